@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+
+from setuptools import find_packages, setup
+
+PACKAGE = 'praxis_data'
+
+setup(
+    name=PACKAGE,
+    version='0.1.0',
+    packages=find_packages(exclude=['test']),
+    data_files=[
+        ('share/ament_index/resource_index/packages', [f'resource/{PACKAGE}']),
+        (f'share/{PACKAGE}', ['package.xml']),
+    ],
+    install_requires=['setuptools'],
+    zip_safe=False,
+    maintainer='The Praxis developers',
+    maintainer_email='maintainers@praxis.invalid',
+    description='The data path: frame assembly, rosbag2 files, LeRobot datasets.',
+    license='Apache-2.0',
+    tests_require=['pytest'],
+)

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Segmentation and back-projection services."""
