@@ -145,16 +145,11 @@ rest_pid=$!
 
 if [ "$build" = 1 ]; then
   set +u; . "$root/scripts/env.sh"; set -u
-  cmake_args=(-DBUILD_TESTING=OFF)
-  if [ "$kind" = pip ]; then
-    cmake_args+=("-DPython3_EXECUTABLE=$venv/bin/python" -DPRAXIS_PYTHON_ONLY=ON)
-  fi
   if ! "$venv/bin/python" -c 'import tf2_msgs' 2>/dev/null || [ -d "$root/ros2_ws/install/share/tf2_msgs" ]; then
     ln -sfn ../../msg_defs/tf2_msgs "$root/ros2_ws/src/tf2_msgs"
   fi
   build_workspace() {
-    cd "$root/ros2_ws" && PYTHONWARNINGS=ignore colcon build --symlink-install --merge-install \
-      --event-handlers console_direct- --packages-select "$@" --cmake-args "${cmake_args[@]}"
+    cd "$root/ros2_ws" && PYTHONWARNINGS=ignore colcon build --packages-select "$@"
   }
   interfaces=(praxis_interfaces)
   [ -e "$root/ros2_ws/src/tf2_msgs" ] && interfaces+=(tf2_msgs)
