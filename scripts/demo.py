@@ -1,0 +1,372 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The main job: from a sentence to simulator-verified success, recorded, converted and compared."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import rclpy
+import tyro
+from action_msgs.msg import GoalStatus
+from praxis_core.qos import COMMAND_RECORD, LATCHED, LOCKSTEP_SUBSCRIBE
+from praxis_data.compare import compare_episodes
+from praxis_data.contact_sheet import contact_sheet, side_by_side
+from praxis_data.convert import convert_bag
+from praxis_interfaces.action import RunTask
+from praxis_interfaces.msg import Command, EpisodeStatus, StateVector, TaskStatus
+from praxis_interfaces.srv import ListTasks, ResetEpisode, StartEpisode, StopEpisode
+from rclpy.action import ActionClient
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from rich.console import Console
+from rich.table import Table
+
+console = Console()
+
+DEFAULT_TASK = {'libero': 'libero_spatial/0', 'tabletop': 'tabletop/place'}
+
+
+class DemoError(RuntimeError):
+    """The demo cannot go on; the message says which step failed and why."""
+
+
+@dataclass
+class Options:
+    """What to run and where to put it."""
+
+    platform: Annotated[
+        Literal['all', 'libero', 'tabletop', 'tabletop_joint'], tyro.conf.arg(aliases=['-p'])
+    ] = 'all'
+    """simulator; all runs LIBERO, then tabletop"""
+    task: str = ''
+    """task id (libero_spatial/0) or sentence; default: one task per platform"""
+    seed: int = 0
+    """decides everything random of the episode"""
+    init_state: int = -1
+    """stored initial state of LIBERO, -1: chosen by the seed"""
+    out: Path = Path('outputs/demo')
+    """folder for bags, datasets and pictures; a run gets a subfolder of its own"""
+    gui: bool = False
+    """open MuJoCo's viewer (needs a display)"""
+    render_quality: Literal['fast', 'reference'] = 'fast'
+    timeout: float = 420.0
+    """seconds of wall time that one task may take"""
+
+
+@dataclass
+class Result:
+    """One row of the final table."""
+
+    task: str
+    success: bool = False
+    planner: str = ''
+    steps: int = 0
+    sim_s: float = 0.0
+    wall_s: float = 0.0
+    latency_ms: list[float] = field(default_factory=list)
+    frames: int = 0
+    drops: int = 0
+    equal: bool = False
+    clean_exit: bool = False
+    paths: dict[str, Path] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        """Whether all that the demo promises holds."""
+        return self.success and self.equal and self.clean_exit and not self.problems
+
+
+class Observer(Node):
+    """Watches one robot's topics and calls its services, as a user's script would."""
+
+    def __init__(self, namespace: str) -> None:
+        super().__init__('demo', namespace=namespace)
+        self.task: TaskStatus | None = None
+        self.episode: EpisodeStatus | None = None
+        self.commands: list[Command] = []
+        self.latency_ms: list[float] = []
+        self._seen: dict[int, float] = {}
+        self.create_subscription(StateVector, 'state', self._on_state, LOCKSTEP_SUBSCRIBE)
+        self.create_subscription(Command, 'command', self._on_command, COMMAND_RECORD)
+        self.create_subscription(TaskStatus, 'task_status', self._on_task, LOCKSTEP_SUBSCRIBE)
+        self.create_subscription(EpisodeStatus, 'episode_status', self._on_episode, LATCHED)
+        self._executor = SingleThreadedExecutor()
+        self._executor.add_node(self)
+        self._thread = threading.Thread(target=self._executor.spin, daemon=True)
+        self._thread.start()
+
+    def _on_state(self, message: StateVector) -> None:
+        self._seen[message.observation_seq] = time.monotonic()
+
+    def _on_command(self, message: Command) -> None:
+        arrived = self._seen.pop(message.observation_seq, None)
+        if arrived is not None and not message.hold:
+            self.latency_ms.append((time.monotonic() - arrived) * 1e3)
+        self.commands.append(message)
+
+    def _on_task(self, message: TaskStatus) -> None:
+        self.task = message
+
+    def _on_episode(self, message: EpisodeStatus) -> None:
+        self.episode = message
+
+    def call(self, kind: Any, name: str, request: Any, timeout: float) -> Any:
+        """Call a service and return its answer.
+
+        Raises:
+            DemoError: It does not exist, does not answer in time, or answers with an error.
+        """
+        client = self.create_client(kind, name)
+        if not client.wait_for_service(timeout_sec=timeout):
+            raise DemoError(f'service {name} did not appear within {timeout:.0f} s')
+        answer = self._wait(client.call_async(request), timeout, f'service {name}')
+        if answer.error_code:
+            raise DemoError(f'{name}: {answer.error_msg} (error {answer.error_code})')
+        return answer
+
+    def run_task(self, instruction: str, timeout: float, progress: Callable[[str], None]) -> Any:
+        """Send a sentence to the planner and return its result message."""
+        client = ActionClient(self, RunTask, 'run_task')
+        if not client.wait_for_server(timeout_sec=30.0):
+            raise DemoError('action run_task did not appear within 30 s')
+        goal = RunTask.Goal(instruction=instruction, timeout=timeout)
+        handle = self._wait(
+            client.send_goal_async(goal, lambda message: progress(message.feedback.step)),
+            30.0,
+            'action run_task',
+        )
+        if not handle.accepted:
+            raise DemoError('the planner rejected the goal; see its log')
+        response = self._wait(handle.get_result_async(), timeout + 30.0, 'result of run_task')
+        result = response.result
+        if response.status != GoalStatus.STATUS_SUCCEEDED:
+            nearest = ', '.join(result.nearest_recipes)
+            hint = f'; nearest recipes: {nearest}' if nearest else ''
+            raise DemoError(f'planner: {result.termination_reason}: {result.error_msg}{hint}')
+        return result
+
+    @staticmethod
+    def _wait(future: Any, timeout: float, what: str) -> Any:
+        done = threading.Event()
+        future.add_done_callback(lambda _: done.set())
+        if not done.wait(timeout):
+            raise DemoError(f'{what} gave no answer within {timeout:.0f} s')
+        return future.result()
+
+    def close(self) -> None:
+        """Stop spinning, then destroy the node."""
+        self._executor.shutdown()
+        self._thread.join()
+        self.destroy_node()
+
+
+def start_graph(platform: str, options: Options, folder: Path) -> subprocess.Popen:
+    """Launch the whole graph headless in its own process group; its output goes to a log."""
+    arguments = {
+        'platform': platform,
+        'stepping': 'lockstep',
+        'seed': options.seed,
+        'render_quality': options.render_quality,
+        'gui': str(options.gui).lower(),
+        'data_root': folder,
+    }
+    command = ['praxis', 'launch', 'praxis_bringup', 'demo.launch.yaml']
+    command += [f'{key}:={value}' for key, value in arguments.items()]
+    log = (folder / 'launch.log').open('w')
+    console.print(f'[dim]{" ".join(command)}[/dim]')
+    return subprocess.Popen(
+        command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+    )
+
+
+def stop_graph(process: subprocess.Popen) -> int:
+    """Stop the graph as Ctrl-C does and return its exit code."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+    try:
+        return process.wait(timeout=60.0)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return process.wait()
+
+
+def choose_task(observer: Observer, wanted: str, platform: str) -> tuple[str, str]:
+    """Return (task id, sentence); an unknown sentence keeps the default scene."""
+    wanted = wanted or DEFAULT_TASK.get(platform, DEFAULT_TASK['tabletop'])
+    tasks = observer.call(ListTasks, 'list_tasks', ListTasks.Request(), 120.0).tasks
+    for task in tasks:
+        if wanted == task.task_id or wanted.lower() == task.instruction.lower():
+            return task.task_id, task.instruction
+    if '/' in wanted and ' ' not in wanted:
+        raise DemoError(f'unknown task {wanted}; see: ros2 service call list_tasks')
+    return DEFAULT_TASK.get(platform, DEFAULT_TASK['tabletop']), wanted
+
+
+def run_episode(observer: Observer, platform: str, options: Options, result: Result) -> None:
+    """Reset, record, carry out the sentence, stop; fills `result`."""
+    task_id, sentence = choose_task(observer, options.task, platform)
+    result.task = task_id
+    reset = observer.call(
+        ResetEpisode,
+        'reset_episode',
+        ResetEpisode.Request(task_id=task_id, seed=options.seed, init_state=options.init_state),
+        180.0,
+    )
+    observer.call(
+        StartEpisode,
+        'start_episode',
+        StartEpisode.Request(task=sentence, episode_uuid=reset.episode_uuid),
+        60.0,
+    )
+    observer.commands.clear()
+    observer.latency_ms.clear()
+    began = time.monotonic()
+    with console.status(f'{task_id}: {sentence}') as status:
+        try:
+            planned = observer.run_task(
+                sentence,
+                options.timeout,
+                lambda step: status.update(f'{task_id}: {sentence} [dim]{step}[/dim]'),
+            )
+            result.planner = planned.recipe
+        except DemoError as error:
+            result.problems.append(str(error))
+    result.wall_s = time.monotonic() - began
+    verdict = observer.task
+    result.success = bool(verdict and verdict.success)
+    result.steps = verdict.step if verdict else 0
+    stopped = observer.call(
+        StopEpisode,
+        'stop_episode',
+        StopEpisode.Request(
+            outcome=StopEpisode.Request.OUTCOME_SUCCESS
+            if result.success
+            else StopEpisode.Request.OUTCOME_FAILURE
+        ),
+        120.0,
+    )
+    result.frames = stopped.frames
+    result.drops = observer.episode.dropped if observer.episode else 0
+    result.latency_ms = list(observer.latency_ms)
+    stamps = [c.header.stamp.sec + c.header.stamp.nanosec * 1e-9 for c in observer.commands]
+    result.sim_s = stamps[-1] - stamps[0] if stamps else 0.0
+    result.paths['bag'] = Path(stopped.bag_path)
+    result.paths['dataset'] = Path(stopped.dataset_path)
+    result.paths['episode_index'] = stopped.episode_index
+    if result.drops:
+        result.problems.append(f'{result.drops} messages were lost while recording')
+
+
+def verify(result: Result, folder: Path) -> None:
+    """Convert the bag, compare with the live dataset, and draw the pictures."""
+    index = result.paths.pop('episode_index')
+    with console.status('convert the bag and compare'):
+        report = convert_bag(result.paths['bag'], folder / 'converted')
+        difference = compare_episodes(
+            result.paths['dataset'], index, report.dataset_root, report.episode_index
+        )
+    result.equal = difference.equal
+    if not difference.equal:
+        result.problems.append(f'converted bag differs from the live dataset: {difference}')
+    name = result.task.replace('/', '_')
+    result.paths['converted'] = report.dataset_root
+    result.paths['video'] = side_by_side(
+        result.paths['dataset'], index, folder / f'{name}.mp4'
+    )
+    result.paths['sheet'] = contact_sheet(
+        result.paths['dataset'], index, folder / f'{name}.png'
+    )
+
+
+def run_platform(platform: str, options: Options, folder: Path) -> Result:
+    """Run one platform's task from launch to verified data."""
+    folder.mkdir(parents=True, exist_ok=True)
+    result = Result(task=options.task or DEFAULT_TASK.get(platform, platform))
+    graph = start_graph(platform, options, folder)
+    observer = Observer('robot')
+    try:
+        run_episode(observer, platform, options, result)
+    except DemoError as error:
+        result.problems.append(str(error))
+        if graph.poll() is not None:
+            result.problems.append(f'the graph ended with exit code {graph.returncode}')
+    finally:
+        observer.close()
+        code = stop_graph(graph)
+    result.clean_exit = code == 0
+    if code:
+        result.problems.append(f'the graph ended with exit code {code}, log: {folder}/launch.log')
+    if 'bag' in result.paths:
+        verify(result, folder)
+    return result
+
+
+def table(results: list[Result]) -> Table:
+    """Lay the results out for 80 columns."""
+    view = Table(title='Praxis demo', title_justify='left', pad_edge=False)
+    for column in ('task', 'success', 'steps', 'sim s', 'wall s', 'cmd/s', 'latency ms p50/p99'):
+        view.add_column(column, justify='left' if column == 'task' else 'right')
+    view.add_column('frames', justify='right')
+    view.add_column('drops', justify='right')
+    view.add_column('bag = live', justify='right')
+    for result in results:
+        latency = (
+            '{:.1f}/{:.1f}'.format(*np.percentile(result.latency_ms, [50, 99]))
+            if result.latency_ms
+            else '-'
+        )
+        rate = f'{result.steps / result.wall_s:.1f}' if result.wall_s else '-'
+        view.add_row(
+            result.task,
+            '[green]yes[/]' if result.success else '[red]no[/]',
+            str(result.steps),
+            f'{result.sim_s:.1f}',
+            f'{result.wall_s:.1f}',
+            rate,
+            latency,
+            str(result.frames),
+            str(result.drops),
+            '[green]yes[/]' if result.equal else '[red]no[/]',
+        )
+    return view
+
+
+def main() -> int:
+    """Run the demo and return its exit code."""
+    options = tyro.cli(Options, description=__doc__)
+    os.environ.setdefault('ROS_DOMAIN_ID', str(40 + os.getpid() % 60))
+    folder = (options.out / time.strftime('%Y%m%d-%H%M%S')).resolve()
+    platforms = ['libero', 'tabletop'] if options.platform == 'all' else [options.platform]
+    rclpy.init(args=[])
+    results = []
+    try:
+        for platform in platforms:
+            results.append(run_platform(platform, options, folder / platform))
+    except KeyboardInterrupt:
+        console.print('[red]interrupted[/red]')
+        return 130
+    finally:
+        rclpy.try_shutdown()
+    console.print(table(results))
+    for result in results:
+        for name, path in result.paths.items():
+            console.print(f'{result.task} {name}: {path}', soft_wrap=True, highlight=False)
+        for problem in result.problems:
+            console.print(f'[red]{result.task}: {problem}[/red]', soft_wrap=True)
+    return 0 if results and all(result.passed for result in results) else 1
+
+
+if __name__ == '__main__':
+    sys.exit(main())
