@@ -1,0 +1,404 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write rosbag2 bags, MCAP or SQLite, so that a crash loses less than a second."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import mcap.writer
+import yaml
+
+from praxis_data.bag_format import (
+    DISTRO,
+    MCAP_METADATA,
+    METADATA_FILE,
+    METADATA_VERSION,
+    ROSBAG2_METADATA,
+    SUFFIX,
+    BagError,
+    BagTopic,
+    fsync_directory,
+    write_durably,
+)
+
+CHUNK_BYTES = 1 << 20
+
+
+class _Storage(Protocol):
+    def add_topic(self, topic: BagTopic) -> int: ...
+    def write(self, key: int, data: bytes, log_time_ns: int, publish_time_ns: int) -> None: ...
+    def flush(self) -> None: ...
+    def sync(self) -> None: ...
+    def close(self, metadata: str) -> None: ...
+    def abort(self) -> None: ...
+
+
+class _McapStorage:
+    def __init__(self, path: Path, custom: Mapping[str, str]) -> None:
+        self._stream = path.open('xb', buffering=CHUNK_BYTES)
+        self._writer = mcap.writer.Writer(
+            self._stream, chunk_size=CHUNK_BYTES, compression=mcap.writer.CompressionType.NONE
+        )
+        self._writer.start('ros2', f'praxis {mcap.writer.LIBRARY_IDENTIFIER}')
+        self._writer.add_metadata(MCAP_METADATA, dict(custom))
+        self._schemas: dict[str, int] = {}
+        self.flush()
+
+    def add_topic(self, topic: BagTopic) -> int:
+        schema = self._schemas.get(topic.typename)
+        if schema is None:
+            schema = self._schemas[topic.typename] = self._writer.register_schema(
+                topic.typename, 'ros2msg', topic.definition.encode()
+            )
+        return self._writer.register_channel(
+            topic.name,
+            'cdr',
+            schema,
+            {'offered_qos_profiles': topic.qos, 'topic_type_hash': topic.type_hash},
+        )
+
+    def write(self, key: int, data: bytes, log_time_ns: int, publish_time_ns: int) -> None:
+        self._writer.add_message(key, log_time_ns, data, publish_time_ns)
+
+    def flush(self) -> None:
+        self._writer.flush()
+
+    def sync(self) -> None:
+        os.fdatasync(self._stream.fileno())
+
+    def close(self, metadata: str) -> None:
+        self._writer.flush()
+        self._writer.add_metadata(ROSBAG2_METADATA, {'serialized_metadata': metadata})
+        self._writer.finish()
+        self._stream.flush()
+        os.fsync(self._stream.fileno())
+        self._stream.close()
+
+    def abort(self) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.close()
+
+
+class _SqliteStorage:
+    SCHEMA = """
+    CREATE TABLE schema(schema_version INTEGER PRIMARY KEY, ros_distro TEXT NOT NULL);
+    CREATE TABLE metadata(id INTEGER PRIMARY KEY, metadata_version INTEGER NOT NULL,
+      metadata TEXT NOT NULL);
+    CREATE TABLE topics(id INTEGER PRIMARY KEY, name TEXT NOT NULL, type TEXT NOT NULL,
+      serialization_format TEXT NOT NULL, offered_qos_profiles TEXT NOT NULL,
+      type_description_hash TEXT NOT NULL);
+    CREATE TABLE message_definitions(id INTEGER PRIMARY KEY, topic_type TEXT NOT NULL,
+      encoding TEXT NOT NULL, encoded_message_definition TEXT NOT NULL,
+      type_description_hash TEXT NOT NULL);
+    CREATE TABLE messages(id INTEGER PRIMARY KEY, topic_id INTEGER NOT NULL,
+      timestamp INTEGER NOT NULL, data BLOB NOT NULL);
+    CREATE INDEX timestamp_idx ON messages (timestamp ASC);
+    """
+
+    def __init__(self, path: Path, custom: Mapping[str, str]) -> None:
+        self._path = path
+        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._db.execute('PRAGMA journal_mode=WAL')
+        self._db.execute('PRAGMA synchronous=NORMAL')
+        self._db.executescript(self.SCHEMA)
+        self._db.execute('BEGIN')
+        self._db.execute('INSERT INTO schema VALUES(4, ?)', (DISTRO,))
+        self._db.execute(
+            'INSERT INTO metadata(metadata_version, metadata) VALUES(?, ?)',
+            (METADATA_VERSION, yaml.safe_dump({'custom_data': dict(custom)})),
+        )
+        self._types: set[str] = set()
+        self._topics = 0
+        self.flush()
+        self._wal = os.open(f'{path}-wal', os.O_RDONLY)
+
+    def add_topic(self, topic: BagTopic) -> int:
+        if topic.typename not in self._types:
+            self._types.add(topic.typename)
+            self._db.execute(
+                'INSERT INTO message_definitions(topic_type, encoding, '
+                'encoded_message_definition, type_description_hash) VALUES(?, ?, ?, ?)',
+                (topic.typename, 'ros2msg', topic.definition, topic.type_hash),
+            )
+        self._topics += 1
+        self._db.execute(
+            'INSERT INTO topics VALUES(?, ?, ?, ?, ?, ?)',
+            (self._topics, topic.name, topic.typename, 'cdr', topic.qos, topic.type_hash),
+        )
+        return self._topics
+
+    def write(self, key: int, data: bytes, log_time_ns: int, publish_time_ns: int) -> None:
+        self._db.execute(
+            'INSERT INTO messages(topic_id, timestamp, data) VALUES(?, ?, ?)',
+            (key, log_time_ns, data),
+        )
+
+    def flush(self) -> None:
+        self._db.execute('COMMIT')
+        self._db.execute('BEGIN')
+
+    def sync(self) -> None:
+        os.fdatasync(self._wal)
+
+    def close(self, metadata: str) -> None:
+        self._db.execute(
+            'UPDATE metadata SET metadata_version = ?, metadata = ?', (METADATA_VERSION, metadata)
+        )
+        self._db.execute('COMMIT')
+        self._db.execute('PRAGMA wal_checkpoint(TRUNCATE)')
+        # A closed bag is one file: readers that open it as immutable would miss the WAL.
+        self._db.execute('PRAGMA journal_mode=DELETE')
+        self._db.close()
+        os.close(self._wal)
+        fd = os.open(self._path, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def abort(self) -> None:
+        # A connection that closes in order would fold the WAL in, and fail on a full disk.
+        os.close(self._wal)
+        self._db.close()
+
+
+_STORAGES = {'mcap': _McapStorage, 'sqlite3': _SqliteStorage}
+
+
+class BagWriter:
+    """Write one bag folder: `NAME/NAME_0.mcap` or `.db3`, and `metadata.yaml` at close.
+
+    Messages keep the order in which they are written. What is written reaches the file within
+    `flush_period_s` and the disk shortly after; `close` returns when all of it is durable. A
+    folder without `metadata.yaml` is a bag that was never closed: see `praxis_data.recover`.
+
+    Args:
+        path: Folder to create.
+        storage: `mcap` or `sqlite3`.
+        topics: Topics known at the start; `add_topic` adds others.
+        metadata: Custom data, by rosbag2's `custom_data`; Praxis' keys begin with `praxis.`.
+        flush_period_s: Longest time that a written message stays in this process.
+
+    Raises:
+        BagError: The folder exists, or the storage or a type is unknown.
+        OSError: From the file system; raised by the next call when it struck in the background.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        storage: str = 'mcap',
+        topics: Iterable[BagTopic] = (),
+        metadata: Mapping[str, str] | None = None,
+        flush_period_s: float = 0.4,
+    ) -> None:
+        if storage not in _STORAGES:
+            raise BagError(f'{path}: storage is mcap or sqlite3, not {storage!r}')
+        self.path = Path(path)
+        self.storage = storage
+        self.metadata = dict(metadata or {})
+        for key, value in self.metadata.items():
+            if not isinstance(value, str):
+                raise BagError(f'{path}: custom data {key!r} is no string (got {value!r})')
+        self.message_count = 0
+        self.data_bytes = 0
+        self._counts: dict[str, int] = {}
+        self._keys: dict[str, int] = {}
+        self._topics: dict[str, BagTopic] = {}
+        self._first_ns: int | None = None
+        self._last_ns = 0
+        self._lock = threading.Lock()
+        self._error: Exception | None = None
+        self._closed = False
+        self._stop = threading.Event()
+        self._flush_period_s = flush_period_s
+        resolved = [topic.resolved() for topic in topics]
+        try:
+            self.path.mkdir(parents=True)
+        except FileExistsError:
+            raise BagError(f'{self.path}: exists already') from None
+        self.file = self.path / f'{self.path.name}_0{SUFFIX[storage]}'
+        self._storage: _Storage = _STORAGES[storage](self.file, self.metadata)
+        fsync_directory(self.path)
+        fsync_directory(self.path.parent)
+        for topic in resolved:
+            self._add(topic)
+        self._next_flush = time.monotonic() + flush_period_s
+        self._thread = threading.Thread(target=self._flush_loop, name='bag-flush', daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> BagWriter:
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+    @property
+    def topics(self) -> tuple[BagTopic, ...]:
+        """Topics of the bag, in the order they were added."""
+        return tuple(self._topics.values())
+
+    def add_topic(self, topic: BagTopic) -> None:
+        """Declare a topic; the same topic again is ignored.
+
+        Raises:
+            BagError: The topic exists with another type, or its type is unknown.
+        """
+        known = self._topics.get(topic.name)
+        if known is not None:
+            if known.typename != topic.typename:
+                raise BagError(f'{topic.name}: is {known.typename}, not {topic.typename}')
+            return
+        resolved = topic.resolved()
+        with self._lock:
+            self._add(resolved)
+
+    def _add(self, topic: BagTopic) -> None:
+        self._keys[topic.name] = self._storage.add_topic(topic)
+        self._topics[topic.name] = topic
+        self._counts[topic.name] = 0
+
+    def write(
+        self,
+        topic: str,
+        data: bytes | memoryview,
+        log_time_ns: int,
+        publish_time_ns: int | None = None,
+    ) -> None:
+        """Append one serialized message (CDR with encapsulation header).
+
+        Args:
+            topic: Name of a declared topic.
+            data: Serialized message.
+            log_time_ns: Time base of the bag; never decreasing keeps readers that sort in order.
+            publish_time_ns: Kept by MCAP only; `log_time_ns` by default.
+        """
+        with self._lock:
+            self._check()
+            key = self._keys.get(topic)
+            if key is None:
+                raise BagError(f'{self.path}: topic {topic!r} is not declared')
+            self._storage.write(
+                key, data, log_time_ns, log_time_ns if publish_time_ns is None else publish_time_ns
+            )
+            self._counts[topic] += 1
+            self.message_count += 1
+            self.data_bytes += len(data)
+            if self._first_ns is None or log_time_ns < self._first_ns:
+                self._first_ns = log_time_ns
+            self._last_ns = max(self._last_ns, log_time_ns)
+            # A busy writer can starve the background thread of the lock.
+            if time.monotonic() >= self._next_flush:
+                self._flush()
+
+    def flush(self) -> None:
+        """Hand everything written so far to the operating system and the disk."""
+        with self._lock:
+            self._check()
+            self._flush()
+        self._storage.sync()
+
+    def _flush(self) -> None:
+        self._next_flush = time.monotonic() + self._flush_period_s
+        self._storage.flush()
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+        if self._closed:
+            raise BagError(f'{self.path}: is closed')
+
+    def _flush_loop(self) -> None:
+        while not self._stop.wait(self._flush_period_s):
+            try:
+                with self._lock:
+                    self._storage.flush()
+                    self._next_flush = time.monotonic() + self._flush_period_s
+                self._storage.sync()
+            except Exception as error:
+                self._error = error
+                return
+
+    def _information(self) -> dict[str, Any]:
+        start = self._first_ns or 0
+        duration = {'nanoseconds': max(0, self._last_ns - start)}
+        starting = {'nanoseconds_since_epoch': start}
+        return {
+            'version': METADATA_VERSION,
+            'storage_identifier': self.storage,
+            'duration': duration,
+            'starting_time': starting,
+            'message_count': self.message_count,
+            'topics_with_message_count': [
+                {
+                    'topic_metadata': {
+                        'name': topic.name,
+                        'type': topic.typename,
+                        'serialization_format': 'cdr',
+                        'offered_qos_profiles': topic.qos,
+                        'type_description_hash': topic.type_hash,
+                    },
+                    'message_count': self._counts[topic.name],
+                }
+                for topic in self._topics.values()
+            ],
+            'compression_format': '',
+            'compression_mode': '',
+            'relative_file_paths': [self.file.name],
+            'files': [
+                {
+                    'path': self.file.name,
+                    'starting_time': dict(starting),
+                    'duration': dict(duration),
+                    'message_count': self.message_count,
+                }
+            ],
+            'custom_data': self.metadata or None,
+            'ros_distro': DISTRO,
+        }
+
+    def abort(self) -> None:
+        """Leave the bag unclosed, as a crash would; what was written stays recoverable."""
+        if self._closed:
+            return
+        self._stop.set()
+        self._thread.join()
+        with self._lock:
+            self._closed = True
+            with contextlib.suppress(Exception):
+                self._storage.flush()
+            self._storage.abort()
+
+    def close(self, metadata: Mapping[str, str] | None = None) -> None:
+        """Write the summary and `metadata.yaml`; returns when both are durable.
+
+        Args:
+            metadata: Custom data known only at the end, added to that of the start.
+        """
+        if self._closed:
+            return
+        self._stop.set()
+        self._thread.join()
+        with self._lock:
+            self._closed = True
+            if self._error is not None:
+                raise self._error
+            self.metadata.update(metadata or {})
+            information = self._information()
+            self._storage.close(yaml.safe_dump(information, sort_keys=False).strip())
+            fsync_directory(self.path)
+            # Last, so that its presence says that the bag is whole.
+            write_durably(
+                self.path / METADATA_FILE,
+                yaml.safe_dump({'rosbag2_bagfile_information': information}, sort_keys=False),
+            )
