@@ -16,7 +16,7 @@ setup(
     zip_safe=False,
     maintainer='The Praxis developers',
     maintainer_email='maintainers@praxis.invalid',
-    description='Contract, images, QoS, parameters, diagnostics: what every package of Praxis shares.',
+    description='Contract, images, QoS, parameters and diagnostics of Praxis.',
     license='Apache-2.0',
     tests_require=['pytest'],
     entry_points={

@@ -161,7 +161,7 @@ def fill_image(msg: Any, pixels: np.ndarray, encoding: str) -> Any:
     if form.to_rgb in _PACKED_YUV and shape[1] % 2:
         raise ImageError(f'{encoding} image {shape[1]}x{shape[0]}: width must be even')
     rows = np.ascontiguousarray(squeezed, dtype=dtype)
-    # rclpy takes an array.array as it is; an ndarray is checked element by element (80 times slower)
+    # rclpy takes an array.array as it is; it checks an ndarray element by element, 80 times slower
     data = array.array('B')
     data.frombytes(memoryview(rows).cast('B'))
     msg.height, msg.width = int(shape[0]), int(shape[1])
