@@ -122,7 +122,7 @@ install_sets() {
   for set in "$@"; do installed "$set" || wanted+=("$set"); done
   [ ${#wanted[@]} -gt 0 ] || return 0
   # shellcheck disable=SC2046
-  "${pip[@]}" install --progress-bar off -c "$constraints" $(printf -- "-r $root/requirements/%s.txt " "${wanted[@]}")
+  "${pip[@]}" install --progress-bar off --no-compile -c "$constraints" $(printf -- "-r $root/requirements/%s.txt " "${wanted[@]}")
   for set in "${wanted[@]}"; do stamp "$set" > "$venv/.praxis-$set"; done
 }
 
