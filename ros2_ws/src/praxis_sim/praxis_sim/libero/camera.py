@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import mujoco
 import numpy as np
 
-from praxis_sim.platform import CameraModel, PlatformError, Pose
+from praxis_sim.platform import PlatformError, Pose
 
 MAX_SIZE = 4096
 
@@ -140,7 +140,6 @@ class SceneRenderer:
             context = mujoco.MjrContext(self._model, mujoco.mjtFontScale.mjFONTSCALE_100)
         finally:
             quality.offsamples = configured
-        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, context)
         # Far away is 0, where floating point is finest.
         context.readDepthMap = mujoco.mjtDepthMap.mjDEPTH_ZEROFAR
         return context
@@ -152,6 +151,8 @@ class SceneRenderer:
             mujoco.mjr_resizeOffscreen(
                 max(width, context.offWidth), max(height, context.offHeight), context
             )
+        # Two contexts share one OpenGL state, so the buffer is chosen before each drawing.
+        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, context)
         viewport = mujoco.MjrRect(0, 0, width, height)
         pixels = np.empty((height, width, 3), np.uint8) if rgb else None
         distance = np.empty((height, width), np.float32) if depth else None
