@@ -33,6 +33,7 @@ class ErrorCode(IntEnum):
     LEASE_LOST = 203
     SOURCE_UNKNOWN = 204
     ESTOPPED = 205
+    SECOND_PUBLISHER = 206
 
     # 3xx: motion primitives
     STALE_STATE = 300
