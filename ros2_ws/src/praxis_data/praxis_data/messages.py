@@ -15,10 +15,8 @@ from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from rosbags.typesys.store import Typestore
 
 SEPARATOR = '=' * 80
-_PRIMITIVES = frozenset(
-    'bool byte char float32 float64 int8 uint8 int16 uint16 int32 uint32 int64 uint64 string '
-    'wstring'.split()
-)
+_INTEGERS = {f'{sign}int{bits}' for sign in ('', 'u') for bits in (8, 16, 32, 64)}
+_PRIMITIVES = _INTEGERS | {'bool', 'byte', 'char', 'float32', 'float64', 'string', 'wstring'}
 _FIELD = re.compile(r'^(?P<type>[A-Za-z][\w/]*)(?:<=\d+)?(?:\[[<=\d]*\])?\s+[A-Za-z]')
 _SECTION = re.compile(r'^MSG: (?P<name>\S+)$', re.MULTILINE)
 
