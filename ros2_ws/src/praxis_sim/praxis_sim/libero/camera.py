@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 
 import mujoco
@@ -38,8 +39,17 @@ def rotation_quaternion(rotation: np.ndarray) -> np.ndarray:
     return quaternion[[1, 2, 3, 0]]
 
 
+def _free(gl: mujoco.GLContext, contexts: list[mujoco.MjrContext]) -> None:
+    gl.make_current()
+    for context in contexts:
+        context.free()
+    gl.free()
+
+
 class SceneRenderer:
     """Renders one model off screen. Create, use and close it on one thread.
+
+    `close` frees the contexts.
 
     Args:
         model: Compiled model; its multisampling is changed by `fast`.
@@ -57,6 +67,9 @@ class SceneRenderer:
         self._fast = fast
         self._gl = mujoco.GLContext(MAX_SIZE, MAX_SIZE)
         self._gl.make_current()
+        self._contexts: list[mujoco.MjrContext] = []
+        # Also at interpreter exit, where OpenGL would be unloaded under the context.
+        self.close = weakref.finalize(self, _free, self._gl, self._contexts)
         self._scene = mujoco.MjvScene(model, maxgeom=2 * model.ngeom + model.nsite + 100)
         self._option = mujoco.MjvOption()
         self._option.geomgroup[0] = 0  # collision shapes
@@ -121,17 +134,6 @@ class SceneRenderer:
             distance = self._metric(distance)
         return colour, distance, self._identify(identity) if segmentation else None
 
-    def close(self) -> None:
-        """Free the contexts."""
-        if self._gl is None:
-            return
-        self._gl.make_current()
-        if self._exact is not None and self._exact is not self._colour:
-            self._exact.free()
-        self._colour.free()
-        self._gl.free()
-        self._gl = None
-
     def _context(self, samples: int) -> mujoco.MjrContext:
         quality = self._model.vis.quality
         configured = int(quality.offsamples)
@@ -142,6 +144,7 @@ class SceneRenderer:
             quality.offsamples = configured
         # Far away is 0, where floating point is finest.
         context.readDepthMap = mujoco.mjtDepthMap.mjDEPTH_ZEROFAR
+        self._contexts.append(context)
         return context
 
     def _draw(

@@ -42,15 +42,25 @@ def bounding_box(
     for geom in range(model.ngeom):
         body = model.geom_bodyid[geom]
         if model.geom_group[geom] == group and model.body_rootid[body] == model.body_rootid[root]:
-            aabb = model.geom_aabb[geom]
-            local = aabb[:3] + _CORNERS * aabb[3:]
-            world = local @ data.geom_xmat[geom].reshape(3, 3).T + data.geom_xpos[geom]
+            world = (
+                _hull(model, geom) @ data.geom_xmat[geom].reshape(3, 3).T + data.geom_xpos[geom]
+            )
             corners.append((world - origin) @ rotation)
     if not corners:
         return None
     low, high = np.min(np.concatenate(corners), axis=0), np.max(np.concatenate(corners), axis=0)
     quaternion = data.xquat[root][[1, 2, 3, 0]]
     return Pose(origin + rotation @ ((low + high) / 2), quaternion), high - low
+
+
+def _hull(model: mujoco.MjModel, geom: int) -> np.ndarray:
+    """Return points float64[N, 3] of a geom's frame whose hull holds the geom."""
+    if model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_MESH:
+        mesh = model.geom_dataid[geom]
+        first = model.mesh_vertadr[mesh]
+        return model.mesh_vert[first : first + model.mesh_vertnum[mesh]].astype(np.float64)
+    aabb = model.geom_aabb[geom]
+    return aabb[:3] + _CORNERS * aabb[3:]
 
 
 def segments(
