@@ -165,6 +165,7 @@ _REASONS = {
     'dict_type': 'must be a mapping',
     'model_type': 'must be a mapping',
     'tuple_type': 'must be a list',
+    'list_type': 'must be a list',
     'greater_than': 'must be greater than {gt:g}',
     'greater_than_equal': 'must be at least {ge:g}',
     'less_than_equal': 'must be at most {le:g}',
@@ -201,8 +202,8 @@ def shown(value: Any) -> str:
     return text if len(text) <= 80 else f'{text[:77]}...'
 
 
-def explain(error: ValidationError) -> list[str]:
-    """Write each fault as ``KEY: reason (got VALUE)``."""
+def explain(error: ValidationError, root: str = 'document') -> list[str]:
+    """Write each fault as ``KEY: reason (got VALUE)``; ``root`` is the key of the whole."""
     lines = []
     for fault in error.errors():
         if fault['type'] == 'problems':
@@ -211,6 +212,6 @@ def explain(error: ValidationError) -> list[str]:
                 lines.append(f'{key}: {problem.reason} (got {shown(problem.value)})')
             continue
         value = NOTHING if fault['type'] == 'missing' else fault['input']
-        key = _join(fault['loc']) or 'document'
+        key = _join(fault['loc']) or root
         lines.append(f'{key}: {_reason(fault, value)} (got {shown(value)})')
     return lines
