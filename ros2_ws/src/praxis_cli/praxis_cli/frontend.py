@@ -305,6 +305,11 @@ def _parameter_values(entity: _Entity, prefix: Template) -> list[ParameterValue]
         raise LaunchError('either a value attribute or nested params are needed')
     raw = entity.get('value', (bool, int, float, str, list))
     entity.finish()
+    if (type_name or '').startswith('list_of_') and not isinstance(raw, list):
+        raise LaunchError(
+            f"Attribute 'value' of Entity 'param' expected to be of type '{type_name}', "
+            f"got '{type(raw).__name__}'"
+        )
     value = [_template(item) for item in raw] if isinstance(raw, list) else _template(raw)
     return [ParameterValue(name, value, type_name)]
 
