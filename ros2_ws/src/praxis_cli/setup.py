@@ -11,6 +11,7 @@ setup(
     data_files=[
         ('share/ament_index/resource_index/packages', [f'resource/{PACKAGE}']),
         (f'share/{PACKAGE}', ['package.xml']),
+        ('bin', ['bin/praxis']),
     ],
     install_requires=['setuptools'],
     zip_safe=False,

@@ -22,7 +22,13 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
-    options = parser().parse_args(arguments)
+    top = parser()
+    options, rest = top.parse_known_args(arguments)
+    if rest:
+        # argparse takes positional arguments in one run; launch arguments may follow an option.
+        if not hasattr(options, 'rest') or any(':=' not in item for item in rest):
+            top.error(f'unrecognized arguments: {" ".join(rest)}')
+        options.rest += rest
     return options.run(options)
 
 

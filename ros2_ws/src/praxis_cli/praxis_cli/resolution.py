@@ -181,7 +181,7 @@ def evaluate_condition(text: str) -> bool:
     if value in ('false', '0'):
         return False
     raise LaunchError(
-        f"invalid condition expression '{value}', expected one of ['true', '1'], ['false', '0']"
+        f"invalid condition expression, expected one of [true, 1, false, 0] but got '{value}'"
     )
 
 
