@@ -83,7 +83,9 @@ class EndEffectorControl:
         if moving[1] or self._moving[1]:
             angle = float(np.linalg.norm(spin))
             turn, matrix = np.empty(4), np.empty(9)
-            mujoco.mju_axisAngle2Quat(turn, spin / angle if angle else np.array([0, 0, 1.0]), angle)
+            mujoco.mju_axisAngle2Quat(
+                turn, spin / angle if angle else np.array([0, 0, 1.0]), angle
+            )
             mujoco.mju_quat2Mat(matrix, turn)
             measured = self._data.site_xmat[self._site].reshape(3, 3)
             self._rotation = (matrix.reshape(3, 3) @ measured).reshape(9)
@@ -95,9 +97,7 @@ class EndEffectorControl:
         scratch.qpos[:7] = self._setpoint
         mujoco.mj_kinematics(self._model, scratch)
         mujoco.mj_comPos(self._model, scratch)
-        mujoco.mj_jacSite(
-            self._model, scratch, self._jacobian[:3], self._jacobian[3:], self._site
-        )
+        mujoco.mj_jacSite(self._model, scratch, self._jacobian[:3], self._jacobian[3:], self._site)
         jacobian = self._jacobian[:, :7]
         twist = np.empty(6)
         twist[:3] = self._APPROACH * (self._position - scratch.site_xpos[self._site])

@@ -196,7 +196,7 @@ class TabletopPlatform:
         can = (2 * scene.CAN_RADIUS, 2 * scene.CAN_RADIUS, 2 * scene.CAN_HALF)
         markers.append(Marker('can', 'cylinder', poses['can'], can, (0.05, 0.50, 0.48, 1.0)))
         bowl = poses['bowl']
-        raised = Pose(bowl.position + (0, 0, scene.BOWL_HEIGHT / 2), bowl.quaternion)
+        raised = Pose(bowl.position + np.array([0, 0, scene.BOWL_HEIGHT / 2]), bowl.quaternion)
         width = 2 * scene.BOWL_RADIUS
         markers.append(
             Marker('bowl', 'cylinder', raised, (width, width, scene.BOWL_HEIGHT),
@@ -206,9 +206,7 @@ class TabletopPlatform:
 
     def privileged(self) -> Mapping[str, Pose]:
         """See `Platform.privileged`."""
-        return {
-            item.name: self._body_pose(self._model.body(item.name).id) for item in scene.ITEMS
-        }
+        return {item.name: self._body_pose(self._model.body(item.name).id) for item in scene.ITEMS}
 
     def hold_action(self) -> np.ndarray:
         """See `Platform.hold_action`."""
@@ -220,9 +218,7 @@ class TabletopPlatform:
         state = np.empty(mujoco.mj_stateSize(self._model, kind))
         mujoco.mj_getState(self._model, self._data, state, kind)
         verdict = self._verdict.digest() if self._verdict else b''
-        return (
-            state.tobytes() + self._controller.digest() + self._gripper.digest() + verdict
-        )
+        return state.tobytes() + self._controller.digest() + self._gripper.digest() + verdict
 
     def close(self) -> None:
         """See `Platform.close`."""

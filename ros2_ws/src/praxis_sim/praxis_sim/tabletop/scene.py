@@ -37,10 +37,10 @@ _BOWL_SIDES = 20
 CAN_RADIUS = 0.026
 CAN_HALF = 0.045
 
-# Who may touch whom: robot and objects, objects among themselves and the table, not robot and robot.
-_ROBOT = dict(contype=1, conaffinity=2)
-_OBJECT = dict(contype=2, conaffinity=3)
-_NONE = dict(contype=0, conaffinity=0)
+# Robot and objects touch, objects touch each other and the table, the robot not itself.
+_ROBOT = {'contype': 1, 'conaffinity': 2}
+_OBJECT = {'contype': 2, 'conaffinity': 3}
+_NONE = {'contype': 0, 'conaffinity': 0}
 _COLLISION_GROUP = 3
 
 
@@ -189,7 +189,7 @@ def _add_robot(spec: mujoco.MjSpec) -> None:
             type=mujoco.mjtJoint.mjJNT_HINGE if arm else mujoco.mjtJoint.mjJNT_SLIDE,
             axis=joint.axis, range=joint.limits, armature=0.1, damping=1.0 if arm else 10.0,
         )  # fmt: skip
-        # A velocity reference enters as ctrl = q + (kv / kp) dq, see `praxis_sim.tabletop.control`.
+        # A velocity reference enters as ctrl = q + (kv / kp) dq, see `tabletop.control`.
         stiffness, damping = gains(joint.name)
         spec.add_actuator(
             name=joint.name, target=joint.name, trntype=mujoco.mjtTrn.mjTRN_JOINT,
@@ -199,8 +199,12 @@ def _add_robot(spec: mujoco.MjSpec) -> None:
         )  # fmt: skip
     hand = bodies['hand']
     hand.add_site(name='tcp', pos=panda.TCP)
-    _look_at(hand.add_camera(name='wrist', fovy=75), (0.080, 0.0, 0.03), (0.035, 0.0, 0.18),
-             up=(1, 0, 0))
+    _look_at(
+        hand.add_camera(name='wrist', fovy=75),
+        (0.080, 0.0, 0.03),
+        (0.035, 0.0, 0.18),
+        up=(1, 0, 0),
+    )
 
 
 def gains(joint: str) -> tuple[float, float]:
@@ -281,10 +285,21 @@ def _add_bowl(spec: mujoco.MjSpec, body) -> None:
 
 def _lathe(sides: int) -> tuple[np.ndarray, np.ndarray]:
     """Closed surface of revolution of the bowl's wall: vertices [V, 3] m, faces [F, 3]."""
-    inner = [(0.001, 0.006), (_BOWL_FOOT * 0.8, 0.007), (_BOWL_FOOT + 0.012, 0.016),
-             (BOWL_RADIUS - 0.008, 0.034), (BOWL_RADIUS, BOWL_HEIGHT)]
-    outer = [(BOWL_RADIUS + 0.005, BOWL_HEIGHT), (BOWL_RADIUS - 0.002, 0.032),
-             (_BOWL_FOOT + 0.016, 0.012), (_BOWL_FOOT, 0.006), (_BOWL_FOOT, 0.0), (0.001, 0.0)]
+    inner = [
+        (0.001, 0.006),
+        (_BOWL_FOOT * 0.8, 0.007),
+        (_BOWL_FOOT + 0.012, 0.016),
+        (BOWL_RADIUS - 0.008, 0.034),
+        (BOWL_RADIUS, BOWL_HEIGHT),
+    ]
+    outer = [
+        (BOWL_RADIUS + 0.005, BOWL_HEIGHT),
+        (BOWL_RADIUS - 0.002, 0.032),
+        (_BOWL_FOOT + 0.016, 0.012),
+        (_BOWL_FOOT, 0.006),
+        (_BOWL_FOOT, 0.0),
+        (0.001, 0.0),
+    ]
     profile = np.array(inner + outer)
     angles = 2 * np.pi * np.arange(sides) / sides
     ring = np.stack([np.cos(angles), np.sin(angles)], 1)

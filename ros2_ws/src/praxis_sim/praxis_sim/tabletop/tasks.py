@@ -137,7 +137,9 @@ class Verdict:
         grasped = all(self._touching(self._cube, finger) for finger in self._fingers)
         lift = self._lift()
         near = 1 - min(self._distance() / max(self._start, 1e-6), 1)
-        progress = 0.4 * near + 0.2 * grasped + (0.4 * max(lift, 0) / LIFT_HEIGHT if grasped else 0)
+        progress = (
+            0.4 * near + 0.2 * grasped + (0.4 * max(lift, 0) / LIFT_HEIGHT if grasped else 0)
+        )
         return grasped and lift > LIFT_HEIGHT, progress
 
     def _place(self) -> tuple[bool, float]:

@@ -26,7 +26,16 @@ class Teacher:
         stages = {
             'tabletop/reach': ('above', 'down'),
             'tabletop/pick': ('above', 'down', 'close', 'lift'),
-            'tabletop/place': ('above', 'down', 'close', 'lift', 'carry', 'lower', 'open', 'leave'),
+            'tabletop/place': (
+                'above',
+                'down',
+                'close',
+                'lift',
+                'carry',
+                'lower',
+                'open',
+                'leave',
+            ),
         }
         self._stages = list(stages[task_id])
         self._waited = 0
@@ -60,18 +69,18 @@ class Teacher:
     def _waypoint(self, stage, eef, cube, bowl) -> tuple[np.ndarray, float, int]:
         start = self._lift_from if self._lift_from is not None else eef.position
         if stage == 'above':
-            return cube.position + (0, 0, _CLEAR - scene.CUBE), _OPEN, 0
+            return _raised(cube, _CLEAR - scene.CUBE), _OPEN, 0
         if stage == 'down':
-            return cube.position + (0, 0, 0.002), _OPEN, 0
+            return _raised(cube, 0.002), _OPEN, 0
         if stage == 'close':
             return start, _CLOSE, 10
         if stage == 'lift':
             return np.array([start[0], start[1], _CLEAR]), _CLOSE, 0
-        over = bowl.position + (0, 0, _CLEAR)
+        over = _raised(bowl, _CLEAR)
         if stage == 'carry':
             return over, _CLOSE, 0
         if stage == 'lower':
-            return bowl.position + (0, 0, 0.065), _CLOSE, 0
+            return _raised(bowl, 0.065), _CLOSE, 0
         if stage == 'open':
             return start, _OPEN, 10
         return over, _OPEN, 0
@@ -86,3 +95,7 @@ def _turn(eef: Pose, cube: Pose) -> float:
 def _yaw(quaternion: np.ndarray) -> float:
     x, y, z, w = quaternion
     return float(np.arctan2(2 * (x * y + z * w), 1 - 2 * (y * y + z * z)))
+
+
+def _raised(pose: Pose, height: float) -> np.ndarray:
+    return pose.position + np.array([0.0, 0.0, height])
