@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-import weakref
+import atexit
+import functools
 from collections.abc import Sequence
 
 import mujoco
@@ -39,17 +40,8 @@ def rotation_quaternion(rotation: np.ndarray) -> np.ndarray:
     return quaternion[[1, 2, 3, 0]]
 
 
-def _free(gl: mujoco.GLContext, contexts: list[mujoco.MjrContext]) -> None:
-    gl.make_current()
-    for context in contexts:
-        context.free()
-    gl.free()
-
-
 class SceneRenderer:
     """Renders one model off screen. Create, use and close it on one thread.
-
-    `close` frees the contexts.
 
     Args:
         model: Compiled model; its multisampling is changed by `fast`.
@@ -68,8 +60,9 @@ class SceneRenderer:
         self._gl = mujoco.GLContext(MAX_SIZE, MAX_SIZE)
         self._gl.make_current()
         self._contexts: list[mujoco.MjrContext] = []
-        # Also at interpreter exit, where OpenGL would be unloaded under the context.
-        self.close = weakref.finalize(self, _free, self._gl, self._contexts)
+        # At interpreter exit too, and before mujoco's own exit function ends EGL.
+        self._release = functools.partial(_free, self._gl, self._contexts)
+        atexit.register(self._release)
         self._scene = mujoco.MjvScene(model, maxgeom=2 * model.ngeom + model.nsite + 100)
         self._option = mujoco.MjvOption()
         self._option.geomgroup[0] = 0  # collision shapes
@@ -134,6 +127,13 @@ class SceneRenderer:
             distance = self._metric(distance)
         return colour, distance, self._identify(identity) if segmentation else None
 
+    def close(self) -> None:
+        """Free the contexts; later calls do nothing."""
+        if self._release is not None:
+            atexit.unregister(self._release)
+            self._release()
+            self._release = None
+
     def _context(self, samples: int) -> mujoco.MjrContext:
         quality = self._model.vis.quality
         configured = int(quality.offsamples)
@@ -197,3 +197,10 @@ class SceneRenderer:
         name = self._model.geom(geom).name
         kind = 'floor' if name.startswith('floor') else 'wall'
         return self.labels.index(kind) if kind in self.labels else -1
+
+
+def _free(gl: mujoco.GLContext, contexts: list[mujoco.MjrContext]) -> None:
+    gl.make_current()
+    for context in contexts:
+        context.free()
+    gl.free()
