@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from rosbags.interfaces import (
     Qos,
@@ -74,35 +72,15 @@ class BagTopic:
     def resolved(self) -> BagTopic:
         """Return the topic with definition and type hash filled in as far as they are known."""
         definition, type_hash = self.definition, self.type_hash
+        if definition and type_hash:
+            return self
         try:
             definition = definition or messages.definition(self.typename)
             if not type_hash:
-                store = messages.Codec({self.typename: definition})
-                store.require(self.typename)
-                type_hash = store.store.hash_rihs01(self.typename)
+                embedded = {self.typename: self.definition} if self.definition else None
+                codec = messages.Codec(embedded) if embedded else messages.codec()
+                type_hash = codec.store.hash_rihs01(codec.require(self.typename))
         except Exception as error:
             if not definition:
-                raise BagError(
-                    f'{self.name}: no definition of {self.typename}: {error}'
-                ) from error
+                raise BagError(f'{self.name}: no definition of its type ({error})') from error
         return BagTopic(self.name, self.typename, self.qos, definition, type_hash)
-
-
-def fsync_directory(path: Path) -> None:
-    """Make the names inside a folder durable."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def write_durably(path: Path, text: str) -> None:
-    """Replace a file by `text` such that a crash leaves the former or the latter."""
-    temporary = path.with_name(f'.{path.name}.tmp')
-    with temporary.open('w', encoding='utf-8') as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(path)
-    fsync_directory(path.parent)

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import mcap.writer
 import yaml
 
+from praxis_data import durable
 from praxis_data.bag_format import (
     DISTRO,
     MCAP_METADATA,
@@ -24,8 +25,6 @@ from praxis_data.bag_format import (
     SUFFIX,
     BagError,
     BagTopic,
-    fsync_directory,
-    write_durably,
 )
 
 CHUNK_BYTES = 1 << 20
@@ -157,11 +156,7 @@ class _SqliteStorage:
         self._db.execute('PRAGMA journal_mode=DELETE')
         self._db.close()
         os.close(self._wal)
-        fd = os.open(self._path, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        durable.sync_file(self._path)
 
     def abort(self) -> None:
         # A connection that closes in order would fold the WAL in, and fail on a full disk.
@@ -220,14 +215,15 @@ class BagWriter:
         self._stop = threading.Event()
         self._flush_period_s = flush_period_s
         resolved = [topic.resolved() for topic in topics]
+        durable.make_folder(self.path.parent)
         try:
-            self.path.mkdir(parents=True)
+            self.path.mkdir()
         except FileExistsError:
             raise BagError(f'{self.path}: exists already') from None
         self.file = self.path / f'{self.path.name}_0{SUFFIX[storage]}'
         self._storage: _Storage = _STORAGES[storage](self.file, self.metadata)
-        fsync_directory(self.path)
-        fsync_directory(self.path.parent)
+        durable.sync_folder(self.path)
+        durable.sync_folder(self.path.parent)
         for topic in resolved:
             self._add(topic)
         self._next_flush = time.monotonic() + flush_period_s
@@ -396,9 +392,9 @@ class BagWriter:
             self.metadata.update(metadata or {})
             information = self._information()
             self._storage.close(yaml.safe_dump(information, sort_keys=False).strip())
-            fsync_directory(self.path)
+            durable.sync_folder(self.path)
             # Last, so that its presence says that the bag is whole.
-            write_durably(
+            durable.write_text(
                 self.path / METADATA_FILE,
                 yaml.safe_dump({'rosbag2_bagfile_information': information}, sort_keys=False),
             )
