@@ -12,12 +12,13 @@ import hashlib
 import json
 import math
 import os
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PrivateAttr, StringConstraints, ValidationError, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, ValidationError, model_validator
 
 from praxis_core import strictyaml
 from praxis_core.adapter import FieldAdapter
@@ -37,6 +38,7 @@ from praxis_core.schema import (
     Text,
     Topic,
     explain,
+    has_length,
     key_problems,
     refuse,
     repeated,
@@ -44,8 +46,13 @@ from praxis_core.schema import (
     shown,
 )
 
-Triple = tuple[Number, Number, Number]
-Quaternion = tuple[Number, Number, Number, Number]
+_ACTION_SPACE = re.compile(r'[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.v\d+')
+
+
+def _versioned(name: str) -> str:
+    if not _ACTION_SPACE.fullmatch(name):
+        raise ValueError('must be a versioned name such as robot.osc_pose.delta.v1')
+    return name
 
 
 class ContractError(ValueError):
@@ -93,7 +100,7 @@ class Interface(Model):
     embodiment: Name
     robot_type: Name
     policy_hz: Positive
-    action_space: Annotated[Name, StringConstraints(pattern=r'^\w[\w-]*(\.\w[\w-]*)*\.v\d+$')]
+    action_space: Annotated[Name, AfterValidator(_versioned)]
     action_kind: Literal['delta', 'absolute']
     action_horizon: Count | None = None
     gripper: Gripper = Gripper()
@@ -148,8 +155,8 @@ class Extrinsics(Model):
     """Pose of a camera's optical frame in a parent frame: m, quaternion x y z w."""
 
     parent: Frame
-    position: Triple
-    quaternion: Quaternion
+    position: Annotated[tuple[Number, ...], has_length(3)]
+    quaternion: Annotated[tuple[Number, ...], has_length(4)]
 
     @model_validator(mode='after')
     def _normalised(self) -> Extrinsics:
@@ -222,8 +229,8 @@ class Deployment(Model):
 
     @property
     def joints(self) -> tuple[str, ...]:
-        """Joints of every arm, arm after arm; the order of ``home``."""
-        return tuple(joint for arm in self.arms.values() for joint in arm.joints)
+        """Joints of every arm, arms sorted by name; the order of ``home``."""
+        return tuple(joint for name in sorted(self.arms) for joint in self.arms[name].joints)
 
     @model_validator(mode='after')
     def _consistent(self) -> Deployment:

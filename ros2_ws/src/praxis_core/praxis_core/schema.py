@@ -75,7 +75,7 @@ def key_problems(found: Iterable[str], wanted: Iterable[str], prefix: str) -> li
     problems = []
     for name in found:
         if name not in wanted:
-            problems.append(Problem(f'{prefix}.{name}', unknown(name, missing or wanted), name))
+            problems.append(Problem(f'{prefix}.{name}', unknown(name, wanted), name))
     if not problems:
         problems = [Problem(f'{prefix}.{name}', 'is missing', NOTHING) for name in missing]
     return problems
@@ -113,9 +113,8 @@ class Model(BaseModel):
     def _known_keys(cls, data: Any) -> Any:
         if isinstance(data, Mapping):
             fields = cls.model_fields
-            missing = [name for name in fields if name not in data]
             refuse(
-                Problem(str(key), unknown(key, missing if len(missing) == 1 else fields), value)
+                Problem(str(key), unknown(key, fields), value)
                 for key, value in data.items()
                 if key not in fields
             )
@@ -139,6 +138,17 @@ def _one_word(text: str) -> str:
     if not text or any(letter.isspace() for letter in text):
         raise ValueError('must be a name without spaces')
     return text
+
+
+def has_length(count: int) -> AfterValidator:
+    """Demand a number of entries."""
+
+    def check(values: tuple[Any, ...]) -> tuple[Any, ...]:
+        if len(values) != count:
+            raise ValueError(f'must have {count} entries')
+        return values
+
+    return AfterValidator(check)
 
 
 _NAME = r'[A-Za-z_][A-Za-z0-9_]*'
