@@ -167,7 +167,7 @@ def fill_image(msg: Any, pixels: np.ndarray, encoding: str) -> Any:
     msg.height, msg.width = int(shape[0]), int(shape[1])
     msg.encoding = encoding
     msg.is_bigendian = 0
-    msg.step = int(rows.strides[0])
+    msg.step = int(shape[1]) * form.channels * dtype.itemsize
     msg.data = data
     return msg
 
