@@ -8,11 +8,11 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 import yaml
+from praxis_core.testing import wait_until
 
 ROOT = Path(__file__).resolve().parents[1]
 SNAPSHOTS = Path(__file__).parent / 'test_launch_nodes'
@@ -104,11 +104,12 @@ def started_nodes(command: list[str], count: int, environment: dict[str, str]) -
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     try:
-        deadline = time.monotonic() + 60
-        while len(list(records.glob('*.json'))) < count:
-            assert launcher.poll() is None, launcher.stdout.read()
-            assert time.monotonic() < deadline, f'only {list(records.iterdir())} reported'
-            time.sleep(0.02)
+        wait_until(
+            lambda: launcher.poll() is not None or len(list(records.glob('*.json'))) >= count,
+            timeout=60.0,
+            message=lambda: f'{count} processes; {len(list(records.iterdir()))} reported',
+        )
+        assert launcher.poll() is None, launcher.stdout.read()
         launcher.send_signal(signal.SIGINT)
         output, _ = launcher.communicate(timeout=30)
     finally:
@@ -177,7 +178,7 @@ def test_record_switch_is_read_as_a_boolean(switch, environment):
     recorded = switch.lower() in ('true', '1')
     assert ('recorder' in [node['name'] for node in nodes]) == recorded
     values = {key: value for part in nodes[0]['parameters'][2:] for key, value in part.items()}
-    assert values['lockstep_participants'] == (['recorder'] if recorded else [''])
+    assert values['lockstep_participants'] == (['recorder'] if recorded else [])
 
 
 def builtin(name: str, arguments: list[str]) -> list[str]:

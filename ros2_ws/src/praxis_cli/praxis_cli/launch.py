@@ -28,11 +28,11 @@ from praxis_cli.runner import Runner
 from praxis_cli.substitution import LaunchError
 
 
-def add_parser(commands: argparse._SubParsersAction) -> None:
+def add_parser(commands: argparse._SubParsersAction, summary: str) -> None:
     """Add the ``launch`` subcommand."""
     parser = commands.add_parser(
         'launch',
-        help='run a launch file',
+        help=summary,
         description='Run a YAML launch file of a package, or given by its path. Where ROS 2 has '
         'the real `ros2 launch`, that one runs it.',
         epilog='Example: praxis launch praxis_bringup demo.launch.yaml platform:=tabletop',

@@ -4,11 +4,11 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from praxis_cli import guard
+from praxis_core.testing import wait_until
 
 # Ignores Ctrl-C and has a child of its own in the same process group.
 STUBBORN = 'bash -c \'trap "" INT; sleep 1234 & echo ready; while true; do sleep 0.05; done\''
@@ -37,13 +37,6 @@ class Launched:
 
     def groups(self) -> list[int]:
         return [int(pid) for pid in re.findall(r'started with pid \[(\d+)\]', self.output())]
-
-
-def wait_until(condition, timeout: float = 20.0, describe=lambda: '') -> None:
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, describe()
-        time.sleep(0.02)
 
 
 @pytest.fixture
