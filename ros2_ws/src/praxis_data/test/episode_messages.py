@@ -10,7 +10,6 @@ import cv2
 import numpy as np
 from praxis_core.contract import Contract, load_contract
 from praxis_core.images import encode_jpeg, encode_png
-
 from praxis_data import messages
 
 ROOT = Path(__file__).resolve().parents[4]

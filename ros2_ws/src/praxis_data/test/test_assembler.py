@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
 import episode_messages as em
-
 from praxis_data.assembler import RESET, STALE, STOPPED, Assembler
 
 WATERMARK_NS = 200_000_000
@@ -91,7 +90,10 @@ def test_any_order_of_arrival_within_the_watermark_gives_the_same_rows(contract,
         st.lists(st.integers(0, WATERMARK_NS - 1), min_size=len(events), max_size=len(events)),
         label='delays',
     )
-    late = [em.Event(e.topic, e.typename, e.data, e.stamp, d) for e, d in zip(events, delays)]
+    late = [
+        em.Event(e.topic, e.typename, e.data, e.stamp, d)
+        for e, d in zip(events, delays, strict=True)
+    ]
     in_order, shuffled = Assembler(contract), Assembler(contract)
     reference = em.ingest(in_order, events)
     rows = em.ingest(shuffled, sorted(late, key=lambda e: e.arrival))
