@@ -25,6 +25,8 @@ setup(
         ],
         'praxis_sim.platforms': [
             'tabletop = praxis_sim.tabletop:TabletopPlatform',
+            # The same scene; its contract asks for joint control.
+            'tabletop_joint = praxis_sim.tabletop:TabletopPlatform',
             'libero = praxis_sim.libero:LiberoPlatform',
         ],
     },
