@@ -19,7 +19,7 @@ setup(
     maintainer_email='maintainers@praxis.invalid',
     description='The praxis command: launch, bag, doctor.',
     license='Apache-2.0',
-    tests_require=['pytest'],
+    extras_require={'test': ['pytest']},
     entry_points={
         'console_scripts': [
             'praxis = praxis_cli.main:main',

@@ -8,6 +8,7 @@ setup(
     name=PACKAGE,
     version='0.1.0',
     packages=find_packages(exclude=['test']),
+    package_data={PACKAGE: ['models/*.xml']},
     data_files=[
         ('share/ament_index/resource_index/packages', [f'resource/{PACKAGE}']),
         (f'share/{PACKAGE}', ['package.xml']),
@@ -18,7 +19,7 @@ setup(
     maintainer_email='maintainers@praxis.invalid',
     description='Command arbiter, safety gate and motion primitives.',
     license='Apache-2.0',
-    tests_require=['pytest'],
+    extras_require={'test': ['pytest']},
     entry_points={
         'console_scripts': [
             'arbiter = praxis_control.arbiter_node:main',

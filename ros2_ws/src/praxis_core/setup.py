@@ -18,7 +18,7 @@ setup(
     maintainer_email='maintainers@praxis.invalid',
     description='Contract, images, QoS, parameters and diagnostics of Praxis.',
     license='Apache-2.0',
-    tests_require=['pytest'],
+    extras_require={'test': ['pytest']},
     entry_points={
         'pytest11': ['praxis_core = praxis_core.testing'],
     },

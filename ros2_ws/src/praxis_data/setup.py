@@ -18,5 +18,5 @@ setup(
     maintainer_email='maintainers@praxis.invalid',
     description='The data path: frame assembly, rosbag2 files, LeRobot datasets.',
     license='Apache-2.0',
-    tests_require=['pytest'],
+    extras_require={'test': ['pytest']},
 )

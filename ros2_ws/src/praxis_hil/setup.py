@@ -18,7 +18,7 @@ setup(
     maintainer_email='maintainers@praxis.invalid',
     description='Episode recorder.',
     license='Apache-2.0',
-    tests_require=['pytest'],
+    extras_require={'test': ['pytest']},
     entry_points={
         'console_scripts': [
             'recorder = praxis_hil.recorder_node:main',

@@ -18,7 +18,7 @@ setup(
     maintainer_email='maintainers@praxis.invalid',
     description='Segmentation and back-projection services.',
     license='Apache-2.0',
-    tests_require=['pytest'],
+    extras_require={'test': ['pytest']},
     entry_points={
         'console_scripts': [
             'perception = praxis_perception.perception_node:main',

@@ -18,7 +18,7 @@ setup(
     maintainer_email='maintainers@praxis.invalid',
     description='Simulators as ROS 2 nodes; platforms are plug-ins.',
     license='Apache-2.0',
-    tests_require=['pytest'],
+    extras_require={'test': ['pytest']},
     entry_points={
         'console_scripts': [
             'simulator = praxis_sim.simulator_node:main',
