@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 HAND = 'hand'
 """Anchor of the end effector itself, for moves relative to where it is."""
@@ -381,7 +388,9 @@ def load_book(folder: str | Path, embodiment: str) -> Book:
     for file in files:
         recipe = parse_recipe(file.read_text(encoding='utf-8'), file.name)
         if recipe.name in names:
-            raise RecipeError(f'{file.name}: name {recipe.name!r} is taken by {names[recipe.name]}')
+            raise RecipeError(
+                f'{file.name}: name {recipe.name!r} is taken by {names[recipe.name]}'
+            )
         names[recipe.name] = file.name
         for body in recipe.embodiments:
             for sentence in recipe.instructions:

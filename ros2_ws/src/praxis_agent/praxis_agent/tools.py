@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import threading
+import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -227,11 +228,21 @@ class Tool:
     function: Callable[[Any, CancelToken], ToolResult]
 
 
+Observer = Callable[[str, Mapping[str, Any], ToolResult, float], None]
+
+
 class Registry:
     """All tools of one run on one robot."""
 
-    def __init__(self, robot: Robot) -> None:
+    def __init__(self, robot: Robot, observe: Observer | None = None) -> None:
+        """Create the tools.
+
+        Args:
+            robot: To act on.
+            observe: Told every call after its end: name, arguments, result and s it took.
+        """
         self._robot = robot
+        self._observe = observe or (lambda *call: None)
         self._masks: OrderedDict[str, tuple[str, int, np.ndarray]] = OrderedDict()
         self._mask_lock = threading.Lock()
         self._mask_count = 0
@@ -271,7 +282,17 @@ class Registry:
         Raises:
             CancelledError: The run was cancelled before or during the call.
         """
-        cancel = cancel or CancelToken()
+        started = time.monotonic()
+        try:
+            result = self._call(name, arguments, cancel or CancelToken())
+        except CancelledError as error:
+            cancelled = ToolResult(False, error=f'cancelled: {error}', error_code=103)
+            self._observe(name, arguments, cancelled, time.monotonic() - started)
+            raise
+        self._observe(name, arguments, result, time.monotonic() - started)
+        return result
+
+    def _call(self, name: str, arguments: Mapping[str, Any], cancel: CancelToken) -> ToolResult:
         tool = self.tools.get(name)
         if tool is None:
             return ToolResult(False, error=f'no tool {name!r}; there are {", ".join(self.tools)}')
@@ -380,7 +401,9 @@ class Registry:
             'minimum': _round(points.minimum),
             'maximum': _round(points.maximum),
         }
-        return ToolResult(True, data | describe_points(points.points, arguments.z_min, arguments.z_max))
+        return ToolResult(
+            True, data | describe_points(points.points, arguments.z_min, arguments.z_max)
+        )
 
     def _view_camera_meta(self, arguments: ViewCameraMeta, cancel: CancelToken) -> ToolResult:
         meta = self._robot.camera_meta(arguments.camera)

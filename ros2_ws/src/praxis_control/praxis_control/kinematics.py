@@ -93,9 +93,7 @@ class Kinematics:
             if np.linalg.norm(error) < 1e-5:
                 break
             mujoco.mj_comPos(self._model, self._data)
-            mujoco.mj_jacSite(
-                self._model, self._data, jacobian[:3], jacobian[3:], self._site
-            )
+            mujoco.mj_jacSite(self._model, self._data, jacobian[:3], jacobian[3:], self._site)
             j = jacobian[:, self._dof]
             # Damping falls with the error, so that the end is exact and the far start is calm.
             damping = DAMPING**2 * min(1.0, float(error @ error) * 10)

@@ -8,16 +8,29 @@ answered as soon as the executor is free and no command follows it.
 from __future__ import annotations
 
 import time
+from functools import partial
+from typing import Literal
 
 import numpy as np
+from geometry_msgs.msg import PoseStamped
+from praxis_core import qos
+from praxis_core.contract import Contract, load_contract
+from praxis_core.diagnostics import Diagnostics, StreamMonitor
+from praxis_core.errors import ErrorCode
+from praxis_core.parameters import ParameterModel, declare
+from praxis_core.process import run
+from praxis_core.waiting import Waits
+from praxis_interfaces import action as actions
+from praxis_interfaces.msg import Command, ControlStatus, StateVector
+from praxis_interfaces.srv import AcquireLease, ReleaseLease
 from pydantic import Field
 from rclpy.action import ActionServer, CancelResponse, GoalResponse
 from rclpy.callback_groups import ReentrantCallbackGroup
+from rclpy.client import Client
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from rclpy.task import Future
 from rclpy.time import Time
-from geometry_msgs.msg import PoseStamped
 from sensor_msgs.msg import JointState
 
 from praxis_control.kinematics import JointActions, load_kinematics
@@ -34,15 +47,6 @@ from praxis_control.primitives import (
     SetGripper,
 )
 from praxis_control.primitives_run import PrimitiveRun, StampedObservation
-from praxis_core import qos
-from praxis_core.contract import Contract, load_contract
-from praxis_core.diagnostics import Diagnostics, StreamMonitor
-from praxis_core.errors import ErrorCode
-from praxis_core.parameters import ParameterModel, declare
-from praxis_core.process import run
-from praxis_interfaces import action as actions
-from praxis_interfaces.msg import Command, ControlStatus, StateVector
-from praxis_interfaces.srv import AcquireLease, ReleaseLease
 
 SOURCE = 'primitive'
 POLL_S = 0.02
@@ -60,9 +64,8 @@ class PrimitivesParameters(ParameterModel):
     contract: str = Field(
         description='Path of the contract of the robot.', json_schema_extra={'read_only': True}
     )
-    stepping: str = Field(
+    stepping: Literal['realtime', 'lockstep'] = Field(
         'realtime',
-        pattern='^(realtime|lockstep)$',
         description='realtime: give up when the state is older than max_age.state; lockstep: '
         'simulated time may stand still for stall_s.',
         json_schema_extra={'read_only': True},
@@ -140,21 +143,20 @@ ACTIONS = {
 class PrimitivesNode(Node):
     """Six action servers over one run."""
 
-    def __init__(self, **kwargs) -> None:
-        super().__init__('primitives', **kwargs)
+    def __init__(self) -> None:
+        super().__init__('primitives')
         self._parameters = declare(self, PrimitivesParameters)
         parameters = self._parameters.value
         self._contract = load_contract(parameters.contract)
         self._arm_name, self._arm = _arm(self._contract, parameters.arm)
         self._lockstep = parameters.stepping == 'lockstep'
         self._actions = _action_map(self._contract, self._arm)
-        self._steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._run: PrimitiveRun | None = None
         self._reserved = ''
         self._latest: StampedObservation | None = None
         self._answered = -1
         self._seq = 0
-        self._waits: list[tuple[Future, float]] = []
+        self._waits = Waits(self)
         self._pairing = ObservationPairing(frozenset({'state', 'pose', 'joints'}))
         self._wire()
 
@@ -184,7 +186,7 @@ class PrimitivesNode(Node):
                 self,
                 kind,
                 name,
-                execute_callback=lambda handle, name=name: self._execute(name, handle),
+                execute_callback=partial(self._execute, name),
                 goal_callback=lambda goal, name=name: self._accept(name),
                 cancel_callback=self._cancel,
                 callback_group=group,
@@ -192,13 +194,13 @@ class PrimitivesNode(Node):
             )
             for name, kind in ACTIONS.items()
         ]
-        self.create_timer(POLL_S, self._poll, clock=self._steady, callback_group=group)
+        steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self.create_timer(POLL_S, self._check, clock=steady, callback_group=group)
         diagnostics = Diagnostics(self, self._contract.name)
         self._monitor = StreamMonitor(
             'observations', None if self._lockstep else self._contract.deployment.command_hz
         )
         diagnostics.watch(self._monitor)
-        self._diagnostics = diagnostics
 
     # Observations
 
@@ -214,9 +216,7 @@ class PrimitivesNode(Node):
             self.get_logger().error(str(error), throttle_duration_sec=5.0)
             return
         self._monitor.tick(stamp / 1e9, state.observation_seq)
-        self._latest = StampedObservation(
-            motion, state.observation_seq, stamp, state.episode_uuid
-        )
+        self._latest = StampedObservation(motion, state.observation_seq, stamp, state.episode_uuid)
         self._drive()
 
     def _drive(self) -> None:
@@ -304,9 +304,7 @@ class PrimitivesNode(Node):
             raise RefusedError(f'arm must be empty or {self._arm_name!r} (got {arm!r})')
         primitive = make_primitive(name, handle.request)
         parameters = self._parameters.value
-        stall = (
-            parameters.stall_s if self._lockstep else self._contract.deployment.max_age.state
-        )
+        stall = parameters.stall_s if self._lockstep else self._contract.deployment.max_age.state
         goal = PrimitiveRun(primitive, self._actions, _goal_id(handle), stall, time.monotonic)
         pending = self._ask(
             self._acquire,
@@ -330,7 +328,7 @@ class PrimitivesNode(Node):
         self._drive()
         feedback_period = 1.0 / parameters.feedback_hz
         while goal.end is None:
-            await self._sleep(feedback_period, goal)
+            await self._waits.sleep(feedback_period, lambda: goal.end is not None)
             feedback = ACTIONS[name].Feedback()
             feedback.step = goal.steps
             feedback.error = float(goal.error)
@@ -341,48 +339,27 @@ class PrimitivesNode(Node):
         await self._ask(self._release, ReleaseLease.Request(lease_id=goal.lease_id))
         return goal
 
-    # Waiting without blocking the executor
-
-    def _ask(self, client, request) -> Future:
+    def _ask(self, client: Client, request: object) -> Future:
         """Future of a response, None when it takes too long or the server is absent."""
-        answer = Future(executor=self.executor)
-        if not client.service_is_ready():
-            self.get_logger().warning(f'{client.srv_name} is not there', throttle_duration_sec=5.0)
-        call = client.call_async(request)
+        timeout = self._parameters.value.service_timeout_s
+        return self._waits.answer(client.call_async(request), timeout)
 
-        def done(finished: Future) -> None:
-            if not answer.done():
-                answer.set_result(finished.result())
-
-        call.add_done_callback(done)
-        self._waits.append(
-            (answer, time.monotonic() + self._parameters.value.service_timeout_s, None)
-        )
-        return answer
-
-    def _sleep(self, seconds: float, goal: PrimitiveRun) -> Future:
-        """Future that is done after ``seconds``, or when the goal has ended."""
-        timer = Future(executor=self.executor)
-        self._waits.append((timer, time.monotonic() + seconds, goal))
-        return timer
-
-    def _poll(self) -> None:
-        now = time.monotonic()
+    def _check(self) -> None:
         if self._run is not None:
             self._run.check()
-        waits, self._waits = self._waits, []
-        for future, deadline, goal in waits:
-            if future.done():
-                continue
-            if now >= deadline or (goal is not None and goal.end is not None):
-                future.set_result(None)
-            else:
-                self._waits.append((future, deadline, goal))
+
+    def stop(self) -> None:
+        """End the goal while callbacks still run, and give it time to answer its client."""
+        goal = self._run
+        if goal is None:
+            return
+        goal.stop('shutdown', ErrorCode.NOT_ACTIVE, 'the node is shutting down')
+        deadline = time.monotonic() + self._parameters.value.service_timeout_s + 1.0
+        while self._reserved and time.monotonic() < deadline:
+            time.sleep(POLL_S)
 
     def close(self) -> None:
-        """Stop moving before the node goes."""
-        if self._run is not None:
-            self._run.stop('shutdown', ErrorCode.NOT_ACTIVE, 'the node is shutting down')
+        """Destroy the action servers."""
         for server in self._servers:
             server.destroy()
 
@@ -439,6 +416,10 @@ def _motion(pose: PoseStamped, joints: JointState, contract: Contract, arm) -> M
     )
 
 
-def main(args: list[str] | None = None) -> int:
+def main() -> int:
     """Run the node until it is interrupted."""
-    return run(PrimitivesNode, args=args)
+    return run(PrimitivesNode)
+
+
+if __name__ == '__main__':
+    raise SystemExit(main())

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from praxis_core.errors import ErrorCode
 
 from praxis_control.motion import CartesianStep, MotionObservation
 from praxis_control.primitives import MAX_STEPS, REACHED, Primitive, RefusedError
-from praxis_core.errors import ErrorCode
 
 
 class ActionMap(Protocol):

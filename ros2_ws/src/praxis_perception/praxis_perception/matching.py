@@ -9,14 +9,30 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 COLOURS = frozenset(
-    'black white red green blue yellow orange brown grey purple pink silver gold'.split()
+    [
+        'black',
+        'white',
+        'red',
+        'green',
+        'blue',
+        'yellow',
+        'orange',
+        'brown',
+        'grey',
+        'purple',
+        'pink',
+        'silver',
+        'gold',
+    ]
 )
 
 # Words that say nothing about which object is meant.
-_IGNORED = frozenset('a an the this that one some of object item'.split())
+_IGNORED = frozenset(['a', 'an', 'the', 'this', 'that', 'one', 'some', 'of', 'object', 'item'])
 
 # Packaging that speakers add to, or leave out of, the name of a product.
-_PACKAGING = frozenset('box can bottle carton pack packet package tin jar'.split())
+_PACKAGING = frozenset(
+    ['box', 'can', 'bottle', 'carton', 'pack', 'packet', 'package', 'tin', 'jar']
+)
 
 _SYNONYMS = {
     'gray': 'grey',

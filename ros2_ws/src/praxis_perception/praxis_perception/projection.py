@@ -44,6 +44,25 @@ class Statistics:
     maximum: np.ndarray
 
 
+def rotation_matrix(x: float, y: float, z: float, w: float) -> np.ndarray:
+    """Rotation float64[3, 3] of a quaternion that need not be normalised.
+
+    Raises:
+        ValueError: The quaternion is zero or not finite.
+    """
+    norm = float(np.sqrt(x * x + y * y + z * z + w * w))
+    if not np.isfinite(norm) or norm < 1e-9:
+        raise ValueError(f'not a rotation: quaternion {[x, y, z, w]}')
+    x, y, z, w = x / norm, y / norm, z / norm, w / norm
+    return np.array(
+        [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
+            [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
+            [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
+        ]
+    )
+
+
 def back_project(
     camera: Camera, depth: np.ndarray, rows: np.ndarray, cols: np.ndarray
 ) -> np.ndarray:
@@ -108,9 +127,7 @@ def statistics(points: np.ndarray, z_min: float, z_max: float) -> Statistics:
         z_max: m, world.
     """
     with np.errstate(invalid='ignore'):
-        keep = (
-            np.isfinite(points).all(axis=1) & (points[:, 2] >= z_min) & (points[:, 2] <= z_max)
-        )
+        keep = np.isfinite(points).all(axis=1) & (points[:, 2] >= z_min) & (points[:, 2] <= z_max)
     inside = points[keep]
     if not len(inside):
         nan = np.full(3, np.nan)
