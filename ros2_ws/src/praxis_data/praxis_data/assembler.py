@@ -182,7 +182,7 @@ class Assembler:
     @property
     def waiting_for(self) -> list[str]:
         """Streams without which there is no first row yet."""
-        if self.rows or self.ended:
+        if self.rows:
             return []
         streams = (self._state, self._action, *self._cameras.values())
         return [stream.name for stream in streams if not stream.samples]
