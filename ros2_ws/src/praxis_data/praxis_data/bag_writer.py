@@ -222,8 +222,6 @@ class BagWriter:
             raise BagError(f'{self.path}: exists already') from None
         self.file = self.path / f'{self.path.name}_0{SUFFIX[storage]}'
         self._storage: _Storage = _STORAGES[storage](self.file, self.metadata)
-        durable.sync_folder(self.path)
-        durable.sync_folder(self.path.parent)
         for topic in resolved:
             self._add(topic)
         self._next_flush = time.monotonic() + flush_period_s
@@ -315,8 +313,14 @@ class BagWriter:
             raise BagError(f'{self.path}: is closed')
 
     def _flush_loop(self) -> None:
+        named = False
         while not self._stop.wait(self._flush_period_s):
             try:
+                if not named:
+                    # Here, because a start must not wait for the disk.
+                    durable.sync_folder(self.path)
+                    durable.sync_folder(self.path.parent)
+                    named = True
                 with self._lock:
                     self._storage.flush()
                     self._next_flush = time.monotonic() + self._flush_period_s
@@ -393,6 +397,7 @@ class BagWriter:
             information = self._information()
             self._storage.close(yaml.safe_dump(information, sort_keys=False).strip())
             durable.sync_folder(self.path)
+            durable.sync_folder(self.path.parent)
             # Last, so that its presence says that the bag is whole.
             durable.write_text(
                 self.path / METADATA_FILE,

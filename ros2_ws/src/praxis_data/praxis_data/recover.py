@@ -7,10 +7,15 @@ import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from praxis_data import durable
 from praxis_data.bag_format import METADATA_FILE, BagError
 from praxis_data.bag_reader import BagReader
 from praxis_data.bag_writer import BagWriter
+
+if TYPE_CHECKING:
+    from praxis_data.convert import Conversion
 
 SUFFIX = '_recovered'
 RECOVERED_KEY = 'praxis.recovered_from'
@@ -37,11 +42,47 @@ class Recovery:
     custom_data: dict[str, str]
 
 
+class UnsavedMark:
+    """A file in a bag's folder that says: not in the dataset yet.
+
+    It is locked while its recorder lives, so that others tell a crash from a recording.
+
+    Args:
+        bag: Folder of the bag.
+    """
+
+    NAME = 'unsaved'
+
+    def __init__(self, bag: Path) -> None:
+        self._path = bag / self.NAME
+        self._lock = durable.try_lock(self._path)
+
+    def remove(self) -> None:
+        """The episode is in the dataset, or is not to be."""
+        self._path.unlink(missing_ok=True)
+        self.release()
+
+    def release(self) -> None:
+        """Let go of it; the bag counts as unfinished."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
 def is_unfinished(path: Path) -> bool:
-    """Tell whether a folder is a bag that was never closed and has not been recovered yet."""
-    if not path.is_dir() or (path / METADATA_FILE).exists():
+    """Tell whether a bag was never closed or never became an episode, and nobody is at it."""
+    if not path.is_dir():
         return False
-    if (path.with_name(path.name + SUFFIX) / METADATA_FILE).exists():
+    mark = path / UnsavedMark.NAME
+    if mark.exists():
+        lock = durable.try_lock(mark)
+        if lock is None:
+            return False
+        os.close(lock)
+    elif (path / METADATA_FILE).exists():
+        return False
+    copy = path.with_name(path.name + SUFFIX)
+    if (copy / METADATA_FILE).exists() and not (copy / UnsavedMark.NAME).exists():
         return False
     return any(file.suffix in ('.mcap', '.db3') for file in path.iterdir())
 
@@ -52,6 +93,38 @@ def unfinished_bags(root: str | os.PathLike[str]) -> list[Path]:
     if not folder.is_dir():
         return []
     return sorted(p for p in folder.iterdir() if not p.name.endswith(SUFFIX) and is_unfinished(p))
+
+
+def recover_episode(
+    bag_path: str | os.PathLike[str],
+    dataset_root: str | os.PathLike[str],
+    **options: Any,
+) -> Conversion:
+    """Bring an unfinished episode into its dataset: rebuild its bag where needed, and convert it.
+
+    What an earlier recovery achieved is not done again.
+
+    Args:
+        bag_path: Bag folder that the recorder named.
+        dataset_root: Dataset folder.
+        options: Of `praxis_data.convert.convert_bag`.
+
+    Raises:
+        BagError: The path is no bag.
+        praxis_data.layout.DatasetError: The episode is there already, or has no rows.
+    """
+    from praxis_data.convert import convert_bag
+
+    source = Path(bag_path)
+    whole = source
+    if not BagReader(source).closed:
+        whole = source.with_name(source.name + SUFFIX)
+        if not (whole / METADATA_FILE).exists():
+            recover_bag(source, whole)
+            (whole / UnsavedMark.NAME).touch()
+    conversion = convert_bag(whole, dataset_root, **options)
+    (whole / UnsavedMark.NAME).unlink(missing_ok=True)
+    return conversion
 
 
 def recover_bag(

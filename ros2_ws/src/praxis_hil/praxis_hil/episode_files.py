@@ -15,6 +15,7 @@ from typing import Any
 from praxis_core.contract import Contract
 from praxis_data.assembler import Assembler
 from praxis_data.bag import BagWriter
+from praxis_data.recover import UnsavedMark
 
 from praxis_hil.dataset import Dataset
 from praxis_hil.dataset_sink import DatasetSink
@@ -99,6 +100,7 @@ class EpisodeFiles:
             sink,
             str(self.dataset_root) if sink is not None else '',
             keep_discarded_bag=self.keep_discarded_bags,
+            mark=UnsavedMark(bag.path),
         )
 
     def custom_data(self, uuid: str, task: str, metadata: str) -> dict[str, str]:

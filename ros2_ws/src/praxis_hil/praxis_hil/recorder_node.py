@@ -175,14 +175,17 @@ class RecorderNode(AutostartNode):
         self._served = []
         return TransitionCallbackReturn.SUCCESS
 
-    def _take(self, topic: str, data: bytes) -> None:
+    def _take(self, topic: str, data: bytes, received_ns: int) -> None:
         recorder = self._recorder
         if recorder is None:
             return
         monitor = self._monitors.get(topic)
         if monitor is not None:
             monitor.tick()
-        recorder.ingest(topic, data, self.get_clock().now().nanoseconds)
+        clock = self.get_clock()
+        if clock.ros_time_is_active or not received_ns:
+            received_ns = clock.now().nanoseconds
+        recorder.ingest(topic, data, received_ns)
 
     def _acknowledge(self, observation: Observation) -> None:
         self._ack_publisher.publish(

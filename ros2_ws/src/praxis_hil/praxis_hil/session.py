@@ -7,6 +7,7 @@ import shutil
 from dataclasses import dataclass, field, replace
 
 from praxis_data.bag import BagTopic, BagWriter
+from praxis_data.recover import UnsavedMark
 
 from praxis_hil.dataset_sink import DatasetSink
 
@@ -59,6 +60,7 @@ class Session:
         dropped: Messages by topic known to be missing.
         message: Why it ends, when nobody asked.
         keep_discarded_bag: A discarded episode keeps its bag.
+        mark: Says on disk that the episode is not in the dataset yet.
         write_error: Why the bag takes no more, empty while it does.
     """
 
@@ -71,6 +73,7 @@ class Session:
     dropped: dict[str, int] = field(default_factory=dict)
     message: str = ''
     keep_discarded_bag: bool = False
+    mark: UnsavedMark | None = None
     write_error: str = ''
     _declared: set[str] = field(default_factory=set)
     _first_ns: int | None = None
@@ -138,16 +141,18 @@ class Session:
         except Exception as problem:
             self.bag.abort()
             error = error or f'{self.bag.path}: {problem}'
-            error += f'; recover it with `praxis bag recover {self.bag.path}`'
         if self.sink is None:
+            self._unmark(not error)
             return replace(saved, error=error)
         try:
             self.sink.close()
             index = self.sink.writer.finish(outcome, note, self.message)
         except Exception as problem:
             self.sink.abort()
-            hint = f'the bag is kept: `praxis bag convert {self.bag.path}`'
+            self._unmark(False)
+            hint = f'the bag is kept: `praxis bag recover {self.bag.path}`'
             return replace(saved, error=f'{error or problem}; {hint}')
+        self._unmark(not error)
         return replace(
             saved,
             index=index,
@@ -156,13 +161,22 @@ class Session:
             error=error,
         )
 
+    def _unmark(self, saved: bool) -> None:
+        if self.mark is not None:
+            if saved:
+                self.mark.remove()
+            else:
+                self.mark.release()
+
     def discard(self) -> Saved:
         """Drop the dataset episode, and the bag unless it is to be kept."""
         if self.sink is not None:
             self.sink.abort()
         if self.keep_discarded_bag:
             self.bag.close({'praxis.discarded': self.message})
+            self._unmark(True)
             return Saved(self.uuid, bag_path=str(self.bag.path), message=self.message)
         self.bag.abort()
+        self._unmark(False)
         shutil.rmtree(self.bag.path, ignore_errors=True)
         return Saved(self.uuid, message=self.message)

@@ -152,7 +152,8 @@ def recorded_topics(
     for topic in result:
         if topic.name in seen:
             raise ValueError(f'topic {topic.name!r} is listed twice')
-        if topic.name.rpartition('/')[2] == topics.privileged_state.rpartition('/')[2]:
+        secret = topic.name.rpartition('/')[2] == topics.privileged_state.rpartition('/')[2]
+        if secret or topic.typename.endswith('/PrivilegedState'):
             raise ValueError(f'topic {topic.name!r} is privileged and never recorded')
         seen.add(topic.name)
     return result
