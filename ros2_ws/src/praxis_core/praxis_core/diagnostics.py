@@ -95,7 +95,8 @@ class StreamMonitor:
             self._stamp_s = stamp_s
 
     def _forget(self, now: float) -> None:
-        while self._arrivals and now - self._arrivals[0] > self._window:
+        # half-open, so that a window holds window x rate samples, not one more
+        while self._arrivals and now - self._arrivals[0] >= self._window - 1e-6:
             self._arrivals.popleft()
 
     @property

@@ -5,7 +5,13 @@ A publisher of sensor data is reliable so that a recorder may ask for every samp
 readers that only want the newest subscribe best effort.
 """
 
-from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.qos import (
+    DurabilityPolicy,
+    HistoryPolicy,
+    LivelinessPolicy,
+    QoSProfile,
+    ReliabilityPolicy,
+)
 
 
 def _profile(
@@ -18,6 +24,7 @@ def _profile(
         depth=depth,
         reliability=reliability,
         durability=durability,
+        liveliness=LivelinessPolicy.AUTOMATIC,
     )
 
 

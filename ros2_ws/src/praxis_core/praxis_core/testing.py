@@ -28,6 +28,18 @@ DOMAINS = (*range(50, 101), *range(215, 232))
 POLL_S = 0.01
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Judge properties by their outcome, not by how busy the machine is."""
+    try:
+        from hypothesis import HealthCheck, settings
+    except ImportError:
+        return
+    slow = [HealthCheck.too_slow]
+    settings.register_profile('praxis', deadline=None, suppress_health_check=slow)
+    if not config.getoption('hypothesis_profile', None):
+        settings.load_profile('praxis')
+
+
 def wait_until(
     condition: Callable[[], Any], timeout: float = 10.0, message: str | Callable[[], str] = ''
 ) -> Any:
