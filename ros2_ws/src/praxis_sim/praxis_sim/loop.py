@@ -156,6 +156,11 @@ class SimulationLoop:
         self._emit(frame.episode_uuid, frame.task, frame.step + 1, observation, now)
         return True
 
+    def repeat(self) -> None:
+        """Publish the present observation again, unchanged."""
+        if self.frame is not None:
+            self._publish(self.frame)
+
     def _emit(
         self, episode: str, task: Task, step: int, observation: Observation, now: float
     ) -> None:

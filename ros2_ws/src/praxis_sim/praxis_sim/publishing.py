@@ -73,6 +73,11 @@ class ObservationPublisher:
             self._depth_always or publisher.get_subscription_count() > 0
         )
 
+    def readers(self) -> int:
+        """Subscriptions of states and images."""
+        streams = (self._state, *self._images.values(), *self._depths.values())
+        return sum(publisher.get_subscription_count() for publisher in streams)
+
     def describe(self, platform: Platform, stamp_ns: int) -> None:
         """Publish what stays: the robot's URDF and the frames of its cameras."""
         self._description.publish(String(data=platform.robot_description()))

@@ -26,9 +26,10 @@ from praxis_sim.loop import Frame, SimulationLoop
 from praxis_sim.physics_thread import PhysicsThread
 from praxis_sim.platform import PlatformError, PlatformOptions
 from praxis_sim.publishing import ObservationPublisher
-from praxis_sim.stepping import Lockstep, RealTime
+from praxis_sim.stepping import LateReaders, Lockstep, RealTime
 from praxis_sim.viewer import Viewer
 
+_READERS_PERIOD = 0.1
 _FIXED = {'read_only': True}
 SUCCESS = TransitionCallbackReturn.SUCCESS
 FAILURE = TransitionCallbackReturn.FAILURE
@@ -229,6 +230,7 @@ class SimulatorNode(AutostartNode):
             # Time goes on over cleanup and configure.
             last_seq=self._last_seq,
         )
+        self._late_readers = LateReaders()
         if parameters.gui:
             try:
                 self._viewer = Viewer(platform)
@@ -255,9 +257,12 @@ class SimulatorNode(AutostartNode):
         return frame
 
     def _advance(self) -> float | None:
+        stepped = self._loop.poll(time.monotonic())
         now = time.monotonic()
-        self._loop.poll(now)
-        now = time.monotonic()
+        if not isinstance(self._loop.stepping, Lockstep):
+            return self._loop.stepping.wait(now)
+        if not stepped and self._late_readers.due(self._output.readers(), now):
+            self._loop.repeat()
         waiting = tuple(self._loop.stepping.waiting_for(now))
         if waiting:
             self.get_logger().warning(
@@ -265,10 +270,10 @@ class SimulatorNode(AutostartNode):
                 f'{self._loop.frame.seq}',
                 throttle_duration_sec=5.0,
             )
-        return self._loop.stepping.wait(now)
+        return min(self._loop.stepping.wait(now), _READERS_PERIOD)
 
     def _publish(self, frame: Frame) -> None:
-        if frame.step == 0:
+        if frame.step == 0 and frame.seq != self._last_seq:
             self._output.describe(self._loop.platform, frame.stamp_ns)
         self._output.publish(frame, self._loop.platform)
         self._last_seq = frame.seq

@@ -175,3 +175,35 @@ class RealTime:
     def waiting_for(self, now: float) -> Sequence[str]:
         """See `Stepping.waiting_for`."""
         return ()
+
+
+class LateReaders:
+    """Decides when an observation is published again for readers that came after it.
+
+    In lockstep nothing follows until somebody has answered, and who has not seen it cannot. A
+    reader that is discovered may not be able to receive yet, hence the second time.
+
+    Args:
+        settle: Seconds from the discovery of a reader to the second repetition.
+    """
+
+    def __init__(self, settle: float = 0.3) -> None:
+        self._settle = settle
+        self._readers = 0
+        self._again: float | None = None
+
+    def due(self, readers: int, now: float) -> bool:
+        """Whether to publish again.
+
+        Args:
+            readers: Subscriptions of all topics of an observation.
+            now: Steady time, s.
+        """
+        before, self._readers = self._readers, readers
+        if readers > before:
+            self._again = now + self._settle
+            return True
+        if self._again is not None and now >= self._again:
+            self._again = None
+            return True
+        return False

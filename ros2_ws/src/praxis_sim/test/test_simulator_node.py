@@ -2,7 +2,6 @@
 import hashlib
 import signal
 import sys
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -46,7 +45,7 @@ class Driver:
         self.observations = []
         self.problems = []
         self._pixels = {}
-        self._lock = threading.Lock()
+        self._last_seq = 0
         self.prefix = f'{namespace}/' if namespace else ''
         node = probe.node
         for name in CAMERAS:
@@ -70,6 +69,9 @@ class Driver:
         for name in message.cameras:
             if self._pixels.get(name, (None,))[0] != stamp(message):
                 self.problems.append(f'{name} is not there with state {message.observation_seq}')
+        if message.observation_seq <= self._last_seq:
+            return  # repeated for a late reader
+        self._last_seq = message.observation_seq
         images = {name: pixels for name, (_, pixels) in self._pixels.items()}
         self.observations.append((message, images))
 
@@ -187,6 +189,17 @@ def test_lockstep_stands_still_until_commanded_and_acknowledged(spawn, graph_pro
     assert following.observation_seq == state.observation_seq + 1
 
 
+def test_lockstep_repeats_the_observation_for_a_reader_that_came_late(spawn, graph_probe):
+    process = spawn(simulator())
+    process.expect('episode ')
+    driver = Driver(graph_probe)
+    state, _ = driver.wait()
+    wait_until(lambda: set(driver._pixels) == set(CAMERAS), message='images')
+    driver.answer(state, np.zeros(7))
+    following, _ = driver.wait(2)
+    assert following.observation_seq == state.observation_seq + 1
+
+
 def test_reset_keeps_time_and_sequence_and_changes_the_episode(spawn, graph_probe, driver):
     spawn(simulator())
     clock = graph_probe.collect(Clock, '/clock', qos.LOCKSTEP_SUBSCRIBE)
@@ -250,7 +263,7 @@ def test_unfit_command_holds_and_is_reported(spawn, graph_probe, driver, changes
     driver.ready()
     driver.reset()
     state, _ = driver.wait(1)
-    driver.answer(state, np.ones(7), **changes)
+    driver.answer(state, **({'values': np.ones(7)} | changes))
     after, _ = driver.wait(2)
     assert after.values[:3] == pytest.approx(state.values[:3], abs=1e-4)
     diagnostics.wait_for(

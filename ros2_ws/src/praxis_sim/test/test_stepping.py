@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from praxis_sim.stepping import Advance, Lockstep, RealTime
+from praxis_sim.stepping import Advance, LateReaders, Lockstep, RealTime
 
 ACTION = np.ones(7)
 EPISODE = 'e' * 32
@@ -155,3 +155,13 @@ def test_realtime_factor_tells_a_slow_simulation():
         now += 0.1
         stepping.poll(now)
     assert stepping.factor(now) == pytest.approx(0.5, abs=0.05)
+
+
+def test_a_late_reader_gets_the_observation_again_and_once_more():
+    readers = LateReaders(settle=0.3)
+    assert readers.due(2, 0.0)
+    assert not readers.due(2, 0.1)
+    assert readers.due(2, 0.3)
+    assert not readers.due(2, 9.0)
+    assert not readers.due(1, 9.1)
+    assert readers.due(2, 9.2)
