@@ -54,7 +54,7 @@ def sources(package):
     return sorted((SRC / package / package).rglob('*.py'))
 
 
-def test_files(package):
+def files_of_tests(package):
     return sorted((SRC / package / 'test').rglob('*.py'))
 
 
@@ -126,7 +126,7 @@ def test_there_is_something_to_check():
 
 @pytest.mark.parametrize('package', PACKAGES)
 def test_no_package_reaches_into_another(package):
-    files = sources(package) + test_files(package)
+    files = sources(package) + files_of_tests(package)
     assert [fault for path in files for fault in faults_in_imports(package, path)] == []
 
 
@@ -226,7 +226,7 @@ def test_nothing_loads_code_from_data(package):
 
 @pytest.mark.parametrize('package', [*PACKAGES, None])
 def test_tests_wait_on_conditions_not_on_time(package):
-    files = system_tests() if package is None else test_files(package)
+    files = system_tests() if package is None else files_of_tests(package)
     faults = []
     for path in files:
         named = {

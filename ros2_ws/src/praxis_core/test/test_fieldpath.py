@@ -23,7 +23,22 @@ def test_paths(text, steps):
 @pytest.mark.parametrize(
     'text',
     [
-        *'. a. .a a..b [0] a[ a[] a[-1] a[1.5] a[x] a[0]b 1a a() a.__class__()'.split(),
+        *[
+            '.',
+            'a.',
+            '.a',
+            'a..b',
+            '[0]',
+            'a[',
+            'a[]',
+            'a[-1]',
+            'a[1.5]',
+            'a[x]',
+            'a[0]b',
+            '1a',
+            'a()',
+            'a.__class__()',
+        ],
         '',
         'a b',
         'a\n',
