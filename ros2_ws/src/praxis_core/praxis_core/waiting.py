@@ -39,12 +39,17 @@ class Waits:
         return future
 
     def answer(self, call: Future, timeout: float) -> Future:
-        """Future of a call's result, None if it takes longer than ``timeout`` s."""
+        """Future of a call's result or exception, None if it takes longer than ``timeout`` s."""
         future = self.sleep(timeout)
 
         def done(finished: Future) -> None:
-            if not future.done():
+            if future.done():
+                return
+            failure = finished.exception()
+            if failure is None:
                 future.set_result(finished.result())
+            else:
+                future.set_exception(failure)
 
         call.add_done_callback(done)
         return future
