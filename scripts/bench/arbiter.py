@@ -248,7 +248,7 @@ class Sources:
         give_back.source = 'operator'
         for done in range(self.takeovers):
             self.take_lease()
-            pause.wait(self.random.uniform(5.0, 8.0) / HZ)
+            pause.wait(self.random.uniform(8.0, 11.0) / HZ)
             start = self.send('teleop')
             for tick in range(1, 4):
                 pause.wait(max(0.0, start + tick / HZ - time.monotonic()))
@@ -361,7 +361,7 @@ def measure(takeovers: int, cameras: int, seed: int) -> dict:
         me += ['--seed', str(seed), '--out']
         processes: dict[str, subprocess.Popen] = {}
         try:
-            ros = ['--ros-args', '-p', f'contract:={contract}', '-p', 'takeover_rearm_s:=0.05']
+            ros = ['--ros-args', '-p', f'contract:={contract}', '-p', 'takeover_rearm_s:=0.2']
             arbiter = ['-m', 'praxis_control.arbiter_node', *ros]
             processes['arbiter'] = subprocess.Popen([sys.executable, *arbiter], env=environment)
             for role in ('relay', 'observer', 'viewer', 'robot'):

@@ -259,7 +259,6 @@ class Arbiter:
     def tick(self, now: float) -> Executed | None:
         """End a slot (real time), or look whether anything is overdue (lockstep)."""
         end = self._slots.end(now)
-        lease = self._leases.current
         self._expire(now)
         if self.options.lockstep:
             return self._idle(now)
@@ -269,7 +268,7 @@ class Arbiter:
                 self._note(fault, now)
             self._slots.drop()
             return self._hold()
-        if isinstance(end, Request) and (lease is None or self._leases.current is lease):
+        if isinstance(end, Request) and self._may_command(end, now) is None:
             return self._execute(end, now)
         if end is SlotEnd.USED:
             return None

@@ -172,6 +172,17 @@ def test_takeover_drops_what_was_queued_and_is_latched():
     )
 
 
+@pytest.mark.parametrize('mode', [Mode.HOLD, Mode.TELEOP, Mode.ESTOP])
+def test_change_of_mode_drops_what_was_queued(mode):
+    rig = moving()
+    rig.state()
+    assert rig.request() is None and rig.status.refused_total == 0, 'waits for the next slot'
+    rig.mode(mode)
+    mark = len(rig.published)
+    rig.wait(5 * PERIOD)
+    assert all(e.hold for _, e in rig.published[mark:])
+
+
 def test_bad_request_of_a_human_still_stops_the_policy():
     rig = moving()
     executed = rig.request('teleop', values=(np.nan, 0.0, 0.0))

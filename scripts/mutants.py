@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Take one safeguard at a time out of a copy of the sources and require that its tests fail.
+
+The checkout is never changed: packages, parameters and tests are copied to a temporary folder, one
+replacement is made there, and the named tests run against the copy. A mutant whose text is no
+longer found is an error, so the table cannot rot silently.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+COPIED = ('params', 'tests', 'scripts', 'pyproject.toml')
+IGNORED = shutil.ignore_patterns('__pycache__', '.pytest_cache', '*.egg-info', '*.pyc')
+SRC = 'ros2_ws/src'
+
+
+class MutantError(RuntimeError):
+    """The table or the tests do not fit the sources; says which entry and why."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One safeguard to take out.
+
+    Attributes:
+        name: Unique.
+        file: Path of the source, relative to the root.
+        old: Text that occurs exactly once in it.
+        new: Text in its place.
+        tests: What must fail: pytest arguments relative to the root.
+        slow: Takes more than a minute.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+    slow: bool = False
+
+
+CONTROL = f'{SRC}/praxis_control/praxis_control'
+ARBITER_TEST = f'{SRC}/praxis_control/test/test_arbiter.py'
+INVARIANTS = f'{SRC}/praxis_control/test/test_arbiter_invariants.py'
+
+MUTANTS = (
+    Mutant(
+        'no_nan_gate',
+        f'{CONTROL}/gate.py',
+        'if not np.isfinite(values).all():',
+        'if False:',
+        (f'{ARBITER_TEST}::test_bad_request_is_refused_and_the_robot_holds_at_once',),
+    ),
+    Mutant(
+        'no_lease',
+        f'{CONTROL}/arbiter.py',
+        'return self._leases.refusal(request.lease_id, source)',
+        'return None',
+        (f'{ARBITER_TEST}::test_request_without_a_lease_is_refused',),
+    ),
+    Mutant(
+        'no_lease_in_sequences',
+        f'{CONTROL}/arbiter.py',
+        'return self._leases.refusal(request.lease_id, source)',
+        'return None',
+        (INVARIANTS,),
+        slow=True,
+    ),
+    Mutant(
+        'no_lease_expiry',
+        f'{CONTROL}/lease.py',
+        'return self.current is not None and now > self.current.expires_at()',
+        'return False',
+        (f'{ARBITER_TEST}::test_lease_expires_by_silence_and_says_so',),
+    ),
+    Mutant(
+        'no_soft_limits',
+        f'{CONTROL}/gate.py',
+        'if outside.any():',
+        'if False:',
+        (f'{ARBITER_TEST}::test_bad_request_is_refused_and_the_robot_holds_at_once',),
+    ),
+    Mutant(
+        'no_fresh_observation_after_give_back',
+        f'{CONTROL}/answers.py',
+        'if seq <= self._fresh_after:',
+        'if False:',
+        (f'{ARBITER_TEST}::test_after_give_back_only_a_fresh_observation_may_be_answered',),
+    ),
+)
+"""Add an entry for every safeguard whose loss a test must notice."""
+
+
+def find(name: str) -> Mutant:
+    """Look a mutant up by name."""
+    for mutant in MUTANTS:
+        if mutant.name == name:
+            return mutant
+    known = ', '.join(mutant.name for mutant in MUTANTS)
+    raise MutantError(f'unknown mutant {name!r}; known are {known}')
+
+
+def copy_sources(target: Path) -> None:
+    """Copy what the tests need, without the links back to the root."""
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, target / name, ignore=IGNORED)
+        elif source.exists():
+            shutil.copy2(source, target / name)
+    for package in sorted((ROOT / SRC).iterdir()):
+        if package.is_dir() and not package.is_symlink():
+            shutil.copytree(package, target / SRC / package.name, ignore=IGNORED)
+
+
+def apply(mutant: Mutant, target: Path) -> None:
+    """Make the replacement in the copy.
+
+    Raises:
+        MutantError: The text does not occur exactly once.
+    """
+    path = target / mutant.file
+    text = path.read_text() if path.exists() else ''
+    found = text.count(mutant.old)
+    if found != 1:
+        raise MutantError(f'{mutant.name}: its text occurs {found} times in {mutant.file}')
+    path.write_text(text.replace(mutant.old, mutant.new))
+
+
+def run_tests(tests: tuple[str, ...], target: Path) -> subprocess.CompletedProcess:
+    """Run tests against the copy, which comes first on the path."""
+    packages = [str(path) for path in sorted((target / SRC).iterdir())]
+    path = os.pathsep.join([*packages, os.environ.get('PYTHONPATH', '')]).rstrip(os.pathsep)
+    environment = {
+        **os.environ,
+        'PYTHONPATH': path,
+        'PYTHONDONTWRITEBYTECODE': '1',
+        'HYPOTHESIS_STORAGE_DIRECTORY': str(target / '.hypothesis'),
+    }
+    probe = 'import praxis_core; print(praxis_core.__file__)'
+    where = subprocess.run(
+        [sys.executable, '-c', probe], env=environment, cwd=target, text=True, capture_output=True
+    ).stdout.strip()
+    if not where.startswith(str(target)):
+        raise MutantError(f'the tests would import {where}, not the copy')
+    return subprocess.run(
+        [sys.executable, '-m', 'pytest', '-q', '-x', '-p', 'no:cacheprovider', *tests],
+        env=environment,
+        cwd=target,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+
+def kill(mutant: Mutant) -> str:
+    """Require that the tests pass on the sources and fail on the mutant.
+
+    Returns:
+        The line of pytest that names the failure.
+
+    Raises:
+        MutantError: The mutant survives, or the tests fail without it.
+    """
+    with tempfile.TemporaryDirectory(prefix='praxis_mutant_') as folder:
+        target = Path(folder).resolve()
+        copy_sources(target)
+        sound = run_tests(mutant.tests, target)
+        if sound.returncode != 0:
+            raise MutantError(f'{mutant.name}: its tests fail as it is\n{sound.stdout[-4000:]}')
+        apply(mutant, target)
+        mutated = run_tests(mutant.tests, target)
+        if mutated.returncode == 0:
+            raise MutantError(f'{mutant.name} survives {" ".join(mutant.tests)}')
+        if mutated.returncode != 1:
+            raise MutantError(
+                f'{mutant.name}: pytest ended with {mutated.returncode}\n{mutated.stdout[-4000:]}'
+            )
+        failures = [line for line in mutated.stdout.splitlines() if line.startswith('FAILED')]
+        return failures[0] if failures else 'failed'
+
+
+def main() -> int:
+    """Kill the named mutants, or all."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('names', nargs='*', help='mutants; none: all')
+    parser.add_argument('--list', action='store_true', help='list them')
+    arguments = parser.parse_args()
+    if arguments.list:
+        for mutant in MUTANTS:
+            print(f'{mutant.name}: {mutant.file}')
+        return 0
+    survived = 0
+    for mutant in [find(name) for name in arguments.names] or MUTANTS:
+        try:
+            print(f'{mutant.name}: killed by {kill(mutant)[:160]}', flush=True)
+        except MutantError as error:
+            survived += 1
+            print(f'{mutant.name}: {error}', flush=True)
+    return 1 if survived else 0
+
+
+if __name__ == '__main__':
+    raise SystemExit(main())
