@@ -95,6 +95,19 @@ def unfinished_bags(root: str | os.PathLike[str]) -> list[Path]:
     return sorted(p for p in folder.iterdir() if not p.name.endswith(SUFFIX) and is_unfinished(p))
 
 
+def is_saved(bag_path: str | os.PathLike[str], dataset_root: str | os.PathLike[str]) -> bool:
+    """Tell whether a bag's episode is in the dataset; its mark, if a crash left it, is removed."""
+    from praxis_data.publication import DatasetIndex
+
+    uuid = BagReader(bag_path).custom_data.get('praxis.episode_uuid')
+    index = DatasetIndex(Path(dataset_root))
+    index.refresh()
+    if not uuid or index.find(uuid) is None:
+        return False
+    (Path(bag_path) / UnsavedMark.NAME).unlink(missing_ok=True)
+    return True
+
+
 def recover_episode(
     bag_path: str | os.PathLike[str],
     dataset_root: str | os.PathLike[str],
@@ -114,8 +127,11 @@ def recover_episode(
         praxis_data.layout.DatasetError: The episode is there already, or has no rows.
     """
     from praxis_data.convert import convert_bag
+    from praxis_data.layout import DatasetError
 
     source = Path(bag_path)
+    if is_saved(source, dataset_root):
+        raise DatasetError(f'{source}: its episode is in {dataset_root} already')
     whole = source
     if not BagReader(source).closed:
         whole = source.with_name(source.name + SUFFIX)

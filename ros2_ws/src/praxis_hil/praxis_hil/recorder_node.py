@@ -16,7 +16,7 @@ from praxis_core.errors import ErrorCode
 from praxis_core.lifecycle import AutostartNode
 from praxis_core.parameters import ParameterError, declare
 from praxis_core.process import run
-from praxis_data.recover import unfinished_bags
+from praxis_data.recover import is_saved, unfinished_bags
 from praxis_interfaces.msg import EpisodeStatus, ObservationAck
 from praxis_interfaces.srv import DiscardEpisode, StartEpisode, StopEpisode
 from rclpy.callback_groups import ReentrantCallbackGroup
@@ -85,6 +85,8 @@ class RecorderNode(AutostartNode):
             keep_discarded_bags=p.keep_discarded_bags,
         )
         for path in unfinished_bags(bag_root):
+            if dataset and is_saved(path, dataset_root):
+                continue
             self.get_logger().warning(
                 f'unfinished episode {path}; recover it with '
                 f'`praxis bag recover {shlex.quote(str(path))}`'
