@@ -101,7 +101,7 @@ class RosArm:
         self._contract, self._task = contract, options.task
         self._processes: list[subprocess.Popen] = []
         participants = '[recorder]' if options.recorder else '[]'
-        common = {'contract': contract.path, 'stepping': 'lockstep'}
+        common = {'contract': contract.path, 'stepping': 'lockstep', 'use_sim_time': True}
         self._start('simulator', 'praxis_sim.simulator_node', common | {
             'platform': options.platform, 'task': options.task,
             'render_quality': options.render_quality, 'lockstep_participants': participants,
@@ -110,7 +110,7 @@ class RosArm:
         if options.recorder:
             self._start('recorder', 'praxis_hil.recorder_node', {
                 'contract': contract.path, 'dataset_root': folder / 'dataset',
-                'bag_root': folder / 'bags', 'min_free_gb': 0.1,
+                'bag_root': folder / 'bags', 'min_free_gb': 0.1, 'use_sim_time': True,
             })  # fmt: skip
         self._recorder = options.recorder
         self._observed = threading.Condition()
@@ -237,7 +237,8 @@ class RosArm:
         self._call(ReleaseLease, 'release_lease', lease_id=self._lease)
         if self._recorder:
             stopped = checked(self._call(StopEpisode, 'stop_episode'), 'stop')
-            if stopped.frames < steps:
+            # The first observation precedes the start.
+            if stopped.frames < steps - 1:
                 raise RuntimeError(f'{stopped.frames} rows recorded of {steps}')
         return taken
 

@@ -144,7 +144,7 @@ def _add_room(spec: mujoco.MjSpec) -> None:
         name='wood', type=mujoco.mjtTexture.mjTEXTURE_2D, width=256, height=256, nchannel=3
     )
     texture.data = _wood().tobytes()
-    wood = spec.add_material(name='wood', specular=0.15, shininess=0.3, reflectance=0.06)
+    wood = spec.add_material(name='wood', specular=0.15, shininess=0.3, reflectance=0.03)
     wood.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = 'wood'
     wood.texrepeat = (1, 1)
     world.add_geom(
@@ -166,7 +166,7 @@ def _add_room(spec: mujoco.MjSpec) -> None:
         pos=(0.9, -0.9, 2.2), dir=(-0.25, 0.4, -1), diffuse=(0.55, 0.54, 0.50),
         specular=(0.25, 0.25, 0.25), castshadow=True, directional=True,
     )  # fmt: skip
-    _look_at(world.add_camera(name='agentview', fovy=45), (1.20, 0.0, 0.80), (0.37, 0.0, 0.15))
+    _look_at(world.add_camera(name='agentview', fovy=45), (1.10, 0.0, 0.74), (0.40, 0.0, 0.12))
 
 
 def _add_robot(spec: mujoco.MjSpec) -> None:
@@ -286,7 +286,7 @@ def _add_bowl(spec: mujoco.MjSpec, body) -> None:
 def _lathe(sides: int) -> tuple[np.ndarray, np.ndarray]:
     """Closed surface of revolution of the bowl's wall: vertices [V, 3] m, faces [F, 3]."""
     inner = [
-        (0.001, 0.006),
+        (0.0001, 0.006),
         (_BOWL_FOOT * 0.8, 0.007),
         (_BOWL_FOOT + 0.012, 0.016),
         (BOWL_RADIUS - 0.008, 0.034),
