@@ -34,15 +34,20 @@ _Loader.add_implicit_resolver(
 )
 
 
-def _refuse_repeated_keys(node: yaml.Node | None, path: str, inside: frozenset[int]) -> None:
+def _refuse_repeated_keys(
+    node: yaml.Node | None, path: str, inside: frozenset[int], checked: set[int]
+) -> None:
     if node is None or isinstance(node, yaml.ScalarNode):
         return
     if id(node) in inside:
         raise StrictYamlError(path or 'document', 'refers to itself', '*alias')
+    if id(node) in checked:  # an alias: each node is looked at once, however often it is named
+        return
+    checked.add(id(node))
     inside |= {id(node)}
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
-            _refuse_repeated_keys(item, f'{path}[{index}]', inside)
+            _refuse_repeated_keys(item, f'{path}[{index}]', inside, checked)
         return
     seen: set[str] = set()
     for key, value in node.value:
@@ -54,7 +59,7 @@ def _refuse_repeated_keys(node: yaml.Node | None, path: str, inside: frozenset[i
             shown = value.value if isinstance(value, yaml.ScalarNode) else 'a list or mapping'
             raise StrictYamlError(name, f'key is repeated in line {line}', shown)
         seen.add(key.value)
-        _refuse_repeated_keys(value, name, inside)
+        _refuse_repeated_keys(value, name, inside, checked)
 
 
 def load(text: str) -> Any:
@@ -67,7 +72,7 @@ def load(text: str) -> Any:
         loader = _Loader(text)
         try:
             node = loader.get_single_node()
-            _refuse_repeated_keys(node, '', frozenset())
+            _refuse_repeated_keys(node, '', frozenset(), set())
             return None if node is None else loader.construct_document(node)
         finally:
             loader.dispose()

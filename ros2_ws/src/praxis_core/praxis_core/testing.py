@@ -165,9 +165,9 @@ class Spawned:
             ended = self.returncode is not None and not self._reader.is_alive()
             return re.search(pattern, self.output) or ended
 
-        result = wait_until(found, timeout, lambda: f'{pattern!r} in\n{self._report()}')
+        result = wait_until(found, timeout, lambda: f'{pattern!r} in\n{self.report()}')
         match = re.search(pattern, self.output) if result is True else result
-        assert match, f'ended without {pattern!r}:\n{self._report()}'
+        assert match, f'ended without {pattern!r}:\n{self.report()}'
         return match
 
     def send_signal(self, number: int) -> None:
@@ -183,7 +183,7 @@ class Spawned:
         try:
             code = self._process.wait(timeout)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f'still runs after {timeout:g} s: {self._report()}') from None
+            raise AssertionError(f'still runs after {timeout:g} s: {self.report()}') from None
         self._reader.join(1.0)
         return code
 
@@ -199,7 +199,8 @@ class Spawned:
         self._process.wait()
         self._reader.join(1.0)
 
-    def _report(self) -> str:
+    def report(self) -> str:
+        """Command, exit status and the end of the output."""
         return f'{" ".join(self.command)} (exit {self.returncode})\n{self.output[-8000:]}'
 
 
@@ -234,6 +235,7 @@ def spawn(ros_domain: int) -> Iterator[Callable[..., Spawned]]:
             with contextlib.suppress(AssertionError):
                 process.wait(5.0)
             process.kill_group()
+            print(process.report())  # pytest shows it where the test failed
 
 
 class Collected:

@@ -347,12 +347,13 @@ def test_survives_the_wire():
 
 
 def _bridge():
-    # the package of that name on PyPI is ROS 1's; ROS 2's takes sensor_msgs of ROS 2
-    cv_bridge = pytest.importorskip('cv_bridge')
-    pytest.importorskip('rclpy')
-    if 'site-packages' in cv_bridge.__file__ and 'ros' not in cv_bridge.__file__:
-        pytest.skip('cv_bridge is not ROS 2')
-    return cv_bridge.CvBridge()
+    # the package of that name on PyPI is ROS 1's, which no ament index knows
+    index = pytest.importorskip('ament_index_python.packages')
+    try:
+        index.get_package_prefix('cv_bridge')
+    except index.PackageNotFoundError:
+        pytest.skip('cv_bridge of ROS 2 is not installed')
+    return pytest.importorskip('cv_bridge').CvBridge()
 
 
 @pytest.mark.parametrize('encoding', ['rgb8', 'bgr8', 'rgba8', 'bgra8', 'mono8', 'yuv422'])

@@ -56,6 +56,12 @@ def test_builds_no_python_objects():
         load('a: !!python/object/apply:os.getcwd []')
 
 
+def test_aliases_of_aliases_take_no_exponential_time():
+    lines = ['a0: &a0 [x, x]']
+    lines += [f'a{i}: &a{i} [*a{i - 1}, *a{i - 1}]' for i in range(1, 60)]
+    assert load('\n'.join(lines))['a1'] == [['x', 'x'], ['x', 'x']]
+
+
 @given(st.text(max_size=60))
 def test_any_text_is_read_or_refused(text):
     try:
