@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import cv2
 import numpy as np
 
 MAX_IMAGES = 100
@@ -51,18 +52,11 @@ class ImageStatistics:
         if number % self._stride:
             return
         step = max(1, min(rgb.shape[:2]) // _TARGET_PIXELS)
-        pixels = rgb[::step, ::step].reshape(-1, 3)
-        scaled = pixels.astype(np.float32) / 255.0
-        self._frames.append(
-            np.stack(
-                [
-                    scaled.min(axis=0),
-                    scaled.max(axis=0),
-                    scaled.mean(axis=0, dtype=np.float64),
-                    np.square(scaled).mean(axis=0, dtype=np.float64),
-                ]
-            )
-        )
+        pixels = np.ascontiguousarray(rgb[::step, ::step])
+        mean, std = (value.ravel() / 255.0 for value in cv2.meanStdDev(pixels))
+        ends = [cv2.minMaxLoc(plane)[:2] for plane in cv2.split(pixels)]
+        low, high = np.transpose(ends) / 255.0
+        self._frames.append(np.stack([low, high, mean, np.square(mean) + np.square(std)]))
         if len(self._frames) > MAX_IMAGES:
             self._frames = self._frames[::2]
             self._stride *= 2

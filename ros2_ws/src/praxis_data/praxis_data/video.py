@@ -111,7 +111,7 @@ class VideoEncoder:
                 f'{self.path}: frame is {rgb.dtype} {rgb.shape}, not uint8 {self._shape}'
             )
         planes = cv2.cvtColor(rgb, cv2.COLOR_RGB2YUV_I420)
-        frame = av.VideoFrame.from_ndarray(planes, format='yuv420p')
+        frame = av.VideoFrame.from_numpy_buffer(planes, format='yuv420p')
         frame.pts = self.frames
         frame.time_base = self._stream.codec_context.time_base
         for packet in self._stream.encode(frame):
