@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The main job: from a sentence to simulator-verified success, recorded, converted and compared."""
+"""The main job: a sentence to simulator-verified success, recorded, converted and compared."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import tyro
 from action_msgs.msg import GoalStatus
 from praxis_core.qos import COMMAND_RECORD, LATCHED, LOCKSTEP_SUBSCRIBE
 from praxis_data.compare import compare_episodes
-from praxis_data.contact_sheet import contact_sheet, side_by_side
+from praxis_data.contact_sheet import contact_sheet, episode_video
 from praxis_data.convert import convert_bag
 from praxis_interfaces.action import RunTask
 from praxis_interfaces.msg import Command, EpisodeStatus, StateVector, TaskStatus
@@ -29,6 +29,7 @@ from praxis_interfaces.srv import ListTasks, ResetEpisode, StartEpisode, StopEpi
 from rclpy.action import ActionClient
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
+from rclpy.signals import SignalHandlerOptions
 from rich.console import Console
 from rich.table import Table
 
@@ -60,7 +61,7 @@ class Options:
     gui: bool = False
     """open MuJoCo's viewer (needs a display)"""
     render_quality: Literal['fast', 'reference'] = 'fast'
-    timeout: float = 420.0
+    timeout: float = 240.0
     """seconds of wall time that one task may take"""
 
 
@@ -79,6 +80,7 @@ class Result:
     drops: int = 0
     equal: bool = False
     clean_exit: bool = False
+    episode_index: int = -1
     paths: dict[str, Path] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
@@ -186,9 +188,7 @@ def start_graph(platform: str, options: Options, folder: Path) -> subprocess.Pop
     command += [f'{key}:={value}' for key, value in arguments.items()]
     log = (folder / 'launch.log').open('w')
     console.print(f'[dim]{" ".join(command)}[/dim]')
-    return subprocess.Popen(
-        command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-    )
+    return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
 
 
 def stop_graph(process: subprocess.Popen) -> int:
@@ -264,30 +264,28 @@ def run_episode(observer: Observer, platform: str, options: Options, result: Res
     result.sim_s = stamps[-1] - stamps[0] if stamps else 0.0
     result.paths['bag'] = Path(stopped.bag_path)
     result.paths['dataset'] = Path(stopped.dataset_path)
-    result.paths['episode_index'] = stopped.episode_index
+    result.episode_index = stopped.episode_index
     if result.drops:
         result.problems.append(f'{result.drops} messages were lost while recording')
 
 
 def verify(result: Result, folder: Path) -> None:
     """Convert the bag, compare with the live dataset, and draw the pictures."""
-    index = result.paths.pop('episode_index')
+    index = result.episode_index
     with console.status('convert the bag and compare'):
         report = convert_bag(result.paths['bag'], folder / 'converted')
         difference = compare_episodes(
-            result.paths['dataset'], index, report.dataset_root, report.episode_index
+            result.paths['dataset'], index, report.dataset_path, report.episode_index
         )
     result.equal = difference.equal
     if not difference.equal:
-        result.problems.append(f'converted bag differs from the live dataset: {difference}')
+        result.problems.append(
+            f'converted bag differs from the live dataset: {difference.differences[:3]}'
+        )
     name = result.task.replace('/', '_')
-    result.paths['converted'] = report.dataset_root
-    result.paths['video'] = side_by_side(
-        result.paths['dataset'], index, folder / f'{name}.mp4'
-    )
-    result.paths['sheet'] = contact_sheet(
-        result.paths['dataset'], index, folder / f'{name}.png'
-    )
+    result.paths['converted'] = Path(report.dataset_path)
+    result.paths['video'] = episode_video(result.paths['dataset'], index, folder / f'{name}.mp4')
+    result.paths['sheet'] = contact_sheet(result.paths['dataset'], index, folder / f'{name}.png')
 
 
 def run_platform(platform: str, options: Options, folder: Path) -> Result:
@@ -314,32 +312,34 @@ def run_platform(platform: str, options: Options, folder: Path) -> Result:
 
 
 def table(results: list[Result]) -> Table:
-    """Lay the results out for 80 columns."""
-    view = Table(title='Praxis demo', title_justify='left', pad_edge=False)
-    for column in ('task', 'success', 'steps', 'sim s', 'wall s', 'cmd/s', 'latency ms p50/p99'):
-        view.add_column(column, justify='left' if column == 'task' else 'right')
-    view.add_column('frames', justify='right')
-    view.add_column('drops', justify='right')
-    view.add_column('bag = live', justify='right')
+    """Lay the results out, one column per task, for 80 columns."""
+    view = Table(title='Praxis demo', title_justify='left')
+    view.add_column('task')
     for result in results:
-        latency = (
-            '{:.1f}/{:.1f}'.format(*np.percentile(result.latency_ms, [50, 99]))
-            if result.latency_ms
-            else '-'
-        )
-        rate = f'{result.steps / result.wall_s:.1f}' if result.wall_s else '-'
-        view.add_row(
-            result.task,
-            '[green]yes[/]' if result.success else '[red]no[/]',
-            str(result.steps),
-            f'{result.sim_s:.1f}',
-            f'{result.wall_s:.1f}',
-            rate,
-            latency,
-            str(result.frames),
-            str(result.drops),
-            '[green]yes[/]' if result.equal else '[red]no[/]',
-        )
+        view.add_column(result.task, justify='right')
+
+    def verdict(good: bool) -> str:
+        return '[green]yes[/]' if good else '[red]no[/]'
+
+    def latency(result: Result) -> str:
+        if not result.latency_ms:
+            return '-'
+        return ' / '.join(f'{ms:.1f}' for ms in np.percentile(result.latency_ms, [50, 99]))
+
+    rows: dict[str, Callable[[Result], str]] = {
+        'success': lambda result: verdict(result.success),
+        'steps': lambda result: str(result.steps),
+        'simulated, s': lambda result: f'{result.sim_s:.1f}',
+        'wall, s': lambda result: f'{result.wall_s:.1f}',
+        'commands per wall s': lambda result: f'{result.steps / max(result.wall_s, 1e-9):.1f}',
+        'observation to command p50 / p99, ms': latency,
+        'frames': lambda result: str(result.frames),
+        'drops': lambda result: str(result.drops),
+        'converted bag equals live dataset': lambda result: verdict(result.equal),
+        'clean exit': lambda result: verdict(result.clean_exit),
+    }
+    for name, value in rows.items():
+        view.add_row(name, *map(value, results))
     return view
 
 
@@ -349,7 +349,8 @@ def main() -> int:
     os.environ.setdefault('ROS_DOMAIN_ID', str(40 + os.getpid() % 60))
     folder = (options.out / time.strftime('%Y%m%d-%H%M%S')).resolve()
     platforms = ['libero', 'tabletop'] if options.platform == 'all' else [options.platform]
-    rclpy.init(args=[])
+    # Ctrl-C must reach this script, which then stops the graph in order.
+    rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
     results = []
     try:
         for platform in platforms:
