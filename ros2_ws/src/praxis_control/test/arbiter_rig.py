@@ -47,6 +47,7 @@ class Rig:
         self.options = Options(**options)
         self.arbiter = Arbiter(self.spec, self.options, self.now)
         self.published: list[tuple[float, Executed]] = []
+        self.on_publish = None
         self.seq = 0
         self.stamp_ns = 0
         self.episode = 'e1'
@@ -56,6 +57,8 @@ class Rig:
     def _keep(self, executed: Executed | None) -> Executed | None:
         if executed is not None:
             self.published.append((self.now, executed))
+            if self.on_publish is not None:
+                self.on_publish(self.now, executed)
         return executed
 
     @property
