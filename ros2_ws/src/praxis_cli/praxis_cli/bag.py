@@ -143,7 +143,9 @@ def _each(
     values: Callable[[Any], dict[str, Any]],
 ) -> int:
     """Do something to each bag; go on after a failure, and return 1 if there was one."""
-    console, errors = Console(), Console(stderr=True)
+    # A pipe has no width to fit into.
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    errors = Console(stderr=True)
     outcomes, failed = [], False
     for bag in bags:
         try:
@@ -201,26 +203,32 @@ def info_values(info: BagInfo) -> dict[str, Any]:
 
 def print_info(console: Console, info: BagInfo) -> None:
     """Lay out a bag's contents as a table."""
-    start = datetime.datetime.fromtimestamp(info.start_ns * 1e-9, tz=datetime.timezone.utc)
+    start = f'{1e-9 * info.start_ns:.3f} s'
+    if info.start_ns > 10**18:  # wall time; below, it is simulated
+        moment = datetime.datetime.fromtimestamp(info.start_ns * 1e-9, tz=datetime.timezone.utc)
+        start += f' ({moment:%Y-%m-%d %H:%M:%S} UTC)'
     facts = {
         'bag': str(info.path),
         'storage': f'{info.storage}, {info.bytes / (1 << 20):.1f} MiB',
         'closed': 'yes' if info.closed else 'no; praxis bag recover rebuilds it',
-        'start': f'{1e-9 * info.start_ns:.3f} s ({start:%Y-%m-%d %H:%M:%S} UTC)',
+        'start': start,
         'duration': f'{info.duration_s:.2f} s',
         'messages': str(info.message_count),
     }
     if info.damaged_chunks:
         facts['damaged'] = f'{info.damaged_chunks} chunks left out'
     for key, value in info_values(info)['custom_data'].items():
-        facts[key.removeprefix('praxis.')] = ' '.join(str(value).split())
+        text = ' '.join(str(value).split())
+        if text not in ('', '{}'):
+            facts[key.removeprefix('praxis.')] = text
     width = max(map(len, facts))
     for key, value in facts.items():
         console.print(f'[bold]{key:<{width}}[/bold]  ', end='')
         console.print(value, markup=False, highlight=False, soft_wrap=True)
     table = Table(box=None, pad_edge=False, header_style='bold')
     for column in ('topic', 'type', 'messages', 'Hz'):
-        table.add_column(column, justify='right' if column in ('messages', 'Hz') else 'left')
+        justify = 'right' if column in ('messages', 'Hz') else 'left'
+        table.add_column(column, justify=justify, overflow='fold')
     for topic in sorted(info.counts):
         count = info.counts[topic]
         rate = f'{(count - 1) / info.duration_s:.1f}' if count > 1 and info.duration_s else ''
