@@ -57,6 +57,7 @@ class SceneRenderer:
         self.labels = tuple(labels)
         self._segments = np.asarray(segments)
         self._fast = fast
+        self._has_sky = bool((model.tex_type == mujoco.mjtTexture.mjTEXTURE_SKYBOX).any())
         self._gl = mujoco.GLContext(MAX_SIZE, MAX_SIZE)
         self._gl.make_current()
         self._contexts: list[mujoco.MjrContext] = []
@@ -173,7 +174,9 @@ class SceneRenderer:
         far = self._model.vis.map.zfar * extent
         with np.errstate(divide='ignore', invalid='ignore'):
             distance = near / (near / far + buffer.astype(np.float64) * (1 - near / far))
-        distance[buffer <= 0] = np.nan
+        # MuJoCo draws the sky as a cube that just fits within the far plane.
+        sky = far / np.sqrt(3) * 0.999 if self._has_sky else np.inf
+        distance[(buffer <= 0) | (distance > sky)] = np.nan
         return distance.astype(np.float32)
 
     def _identify(self, pixels: np.ndarray) -> np.ndarray:
