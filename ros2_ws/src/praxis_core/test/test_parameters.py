@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from praxis_core.parameters import ParameterError, ParameterModel, coerce, declare
 from pydantic import Field, model_validator
+from rcl_interfaces.msg import SetParametersResult
 from rcl_interfaces.srv import DescribeParameters, GetParameters, SetParametersAtomically
 from rclpy.node import Node
 from rclpy.parameter import Parameter
@@ -204,15 +205,23 @@ def test_a_set_of_several_is_checked_as_a_whole(node):
     assert parameters.value.rate == 20.0
 
 
-def test_refusal_by_another_callback_changes_nothing(node):
-    from rcl_interfaces.msg import SetParametersResult
+@pytest.mark.parametrize('asked_first', [True, False])
+def test_refusal_by_another_callback_changes_nothing(rclpy_context, asked_first):
+    refusing = []
 
-    each, parameters = node()
-    each.add_on_set_parameters_callback(
-        lambda _: SetParametersResult(successful=False, reason='not today')
-    )
-    assert set_one(each, 'rate', 40.0) == (False, 'not today')
+    def other(_):
+        return SetParametersResult(successful=not refusing, reason='not today')
+
+    node = Node('tested')
+    if not asked_first:  # rclpy asks the callback that was added last first
+        node.add_on_set_parameters_callback(other)
+    parameters = declare(node, Model)
+    if asked_first:
+        node.add_on_set_parameters_callback(other)
+    refusing.append(True)
+    assert set_one(node, 'rate', 40.0) == (False, 'not today')
     assert parameters.value.rate == 20.0
+    node.destroy_node()
 
 
 def test_whole_numbers_and_empty_lists_can_be_set(node):
