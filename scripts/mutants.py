@@ -52,6 +52,12 @@ class Mutant:
 CONTROL = f'{SRC}/praxis_control/praxis_control'
 ARBITER_TEST = f'{SRC}/praxis_control/test/test_arbiter.py'
 INVARIANTS = f'{SRC}/praxis_control/test/test_arbiter_invariants.py'
+DATA = f'{SRC}/praxis_data/praxis_data'
+ASSEMBLER_TEST = f'{SRC}/praxis_data/test/test_assembler.py'
+WRITER_TEST = f'{SRC}/praxis_data/test/test_lerobot_writer.py'
+
+HIL = f'{SRC}/praxis_hil/praxis_hil'
+EPISODES_TEST = f'{SRC}/praxis_hil/test/test_episodes.py'
 
 MUTANTS = (
     Mutant(
@@ -96,6 +102,84 @@ MUTANTS = (
         'if seq <= self._fresh_after:',
         'if False:',
         (f'{ARBITER_TEST}::test_after_give_back_only_a_fresh_observation_may_be_answered',),
+    ),
+    Mutant(
+        'no_watermark',
+        f'{DATA}/assembler.py',
+        'self._watermark = round(watermark_s * _SECOND)',
+        'self._watermark = 0',
+        (f'{ASSEMBLER_TEST}::test_any_order_of_arrival_within_the_watermark_gives_the_same_rows',),
+    ),
+    Mutant(
+        'no_fsync',
+        f'{DATA}/durable.py',
+        'fd = os.open(path, flags)\n    try:\n        os.fsync(fd)',
+        'fd = os.open(path, flags)\n    try:\n        pass',
+        (f'{WRITER_TEST}::test_finish_syncs_every_file_and_folder_before_the_index_line',),
+    ),
+    Mutant(
+        'requested_recorded_as_executed',
+        f'{DATA}/features.py',
+        "'action': row.action,",
+        "'action': row.requested_action,",
+        (f'{WRITER_TEST}::test_episode_reads_back_with_bare_pyarrow_and_pyav',),
+    ),
+    Mutant(
+        'no_age_limit_of_streams',
+        f'{DATA}/streams.py',
+        'return GAP if until >= bound else UNKNOWN',
+        'return FOLLOWED',
+        (f'{ASSEMBLER_TEST}::test_gap_beyond_the_age_limit_ends_the_episode_and_keeps_it',),
+    ),
+    Mutant(
+        'no_stale_flag',
+        f'{DATA}/assembler.py',
+        'stale[stream.name] = sample.stamp < oldest',
+        'stale[stream.name] = False',
+        (f'{ASSEMBLER_TEST}::test_camera_slower_than_its_contract_is_reported_not_compressed',),
+    ),
+    Mutant(
+        'no_commit_record',
+        f'{DATA}/publication.py',
+        "sorted((self.root / layout.STAGING).glob(f'*/{COMMIT}'))",
+        '()',
+        (f'{WRITER_TEST}::test_kill_while_finishing_leaves_every_finished_episode',),
+        slow=True,
+    ),
+    Mutant(
+        'no_fsync_of_the_bag',
+        f'{DATA}/bag_writer.py',
+        'os.fsync(self._stream.fileno())',
+        'pass',
+        (f'{EPISODES_TEST}::test_stop_answers_only_when_bag_and_episode_are_synced',),
+    ),
+    Mutant(
+        'no_fsync_before_stop_answers',
+        f'{DATA}/durable.py',
+        '_sync(path, os.O_RDONLY)',
+        'pass',
+        (f'{EPISODES_TEST}::test_stop_answers_only_when_bag_and_episode_are_synced',),
+    ),
+    Mutant(
+        'reset_does_not_end_the_episode',
+        f'{HIL}/episodes.py',
+        'elif session.environment_uuid != uuid:',
+        'elif False:',
+        (f'{EPISODES_TEST}::test_reset_without_stop_closes_and_keeps_the_episode',),
+    ),
+    Mutant(
+        'no_disk_guard_while_recording',
+        f'{HIL}/episodes.py',
+        'session.write_error or stale or self._disk.shortage()',
+        'session.write_error or stale',
+        (f'{EPISODES_TEST}::test_full_disk_refuses_a_start_and_ends_and_keeps_a_running_episode',),
+    ),
+    Mutant(
+        'state_acknowledged_without_its_images',
+        f'{HIL}/acknowledgement.py',
+        '_Pending(stamp_ns, missing)',
+        '_Pending(stamp_ns, set())',
+        (f'{SRC}/praxis_hil/test/test_acknowledgement.py',),
     ),
 )
 """Add an entry for every safeguard whose loss a test must notice."""
