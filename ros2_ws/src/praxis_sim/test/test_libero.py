@@ -175,6 +175,20 @@ def test_rendering_changes_nothing(spatial):
     assert spatial.state_digest() == before
 
 
+def test_what_is_left_out_of_view_leaves_no_trace(spatial, monkeypatch):
+    from praxis_sim.libero import camera
+
+    views = [('agentview', 96, 64), ('wrist', 64, 96), ('wrist', 64, 64)]
+    culled = [spatial.render(*view, depth=True) for view in views]
+    count = spatial._scenes[SPATIAL][1]._scene.ngeom
+    monkeypatch.setattr(camera, '_outside', lambda model, *_: np.zeros(model.ngeom, bool))
+    for view, mine in zip(views, culled, strict=True):
+        whole = spatial.render(*view, depth=True)
+        np.testing.assert_array_equal(mine.rgb, whole.rgb)
+        np.testing.assert_array_equal(mine.depth, whole.depth)
+    assert spatial._scenes[SPATIAL][1]._scene.ngeom > count
+
+
 def test_depth_of_nothing_is_nan(spatial):
     model = spatial._current.model
     groups = model.geom_group.copy()

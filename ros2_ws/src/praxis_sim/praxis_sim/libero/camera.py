@@ -99,15 +99,7 @@ class SceneRenderer:
             raise PlatformError(f'image size {width}x{height} outside 1..{MAX_SIZE}')
         self._gl.make_current()
         self._camera.fixedcamid = camera
-        mujoco.mjv_updateScene(
-            self._model,
-            data,
-            self._option,
-            self._perturb,
-            self._camera,
-            mujoco.mjtCatBit.mjCAT_ALL,
-            self._scene,
-        )
+        self._update(data, camera, width / height)
         flags = self._scene.flags
         flags[_FLAG.mjRND_SHADOW] = flags[_FLAG.mjRND_REFLECTION] = int(not self._fast)
         colour = distance = identity = None
@@ -134,6 +126,22 @@ class SceneRenderer:
             atexit.unregister(self._release)
             self._release()
             self._release = None
+
+    def _update(self, data: mujoco.MjData, camera: int, aspect: float) -> None:
+        groups = self._model.geom_group
+        kept = groups.copy()
+        if self._fast:  # without shadows, what is out of view leaves no trace
+            groups[_outside(self._model, data, camera, aspect)] = 0
+        mujoco.mjv_updateScene(
+            self._model,
+            data,
+            self._option,
+            self._perturb,
+            self._camera,
+            mujoco.mjtCatBit.mjCAT_ALL,
+            self._scene,
+        )
+        groups[:] = kept
 
     def _context(self, samples: int) -> mujoco.MjrContext:
         quality = self._model.vis.quality
@@ -200,6 +208,18 @@ class SceneRenderer:
         name = self._model.geom(geom).name
         kind = 'floor' if name.startswith('floor') else 'wall'
         return self.labels.index(kind) if kind in self.labels else -1
+
+
+def _outside(model: mujoco.MjModel, data: mujoco.MjData, camera: int, aspect: float) -> np.ndarray:
+    """Tell which geoms' bounding spheres miss the view, bool[ngeom]; software pays for each."""
+    rotation = data.cam_xmat[camera].reshape(3, 3) @ _OPTICAL
+    x, y, z = ((data.geom_xpos - data.cam_xpos[camera]) @ rotation).T
+    radius = np.where(model.geom_rbound > 0, model.geom_rbound, np.inf)
+    vertical = np.tan(np.deg2rad(model.cam_fovy[camera]) / 2)
+    outside = z < -radius
+    for offset, slope in ((x, vertical * aspect), (y, vertical)):
+        outside |= np.abs(offset) - slope * z > radius * np.hypot(1.0, slope)
+    return outside
 
 
 def _free(gl: mujoco.GLContext, contexts: list[mujoco.MjrContext]) -> None:
