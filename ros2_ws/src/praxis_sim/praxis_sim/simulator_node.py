@@ -250,6 +250,10 @@ class SimulatorNode(AutostartNode):
     def _reset(self, task: str, seed: int, init_state: int, options: dict) -> Frame:
         frame = self._loop.reset(task, seed, init_state, options, time.monotonic())
         self._seed = seed
+        if self._failure and self.is_active:
+            # A failed step stopped time; a scene that could be built anew can run again.
+            self._physics.set_background(self._advance)
+        self._failure = ''
         self.get_logger().info(
             f'episode {frame.episode_uuid}: {frame.task.task_id}, seed {seed}, '
             f'"{frame.task.instruction}"'

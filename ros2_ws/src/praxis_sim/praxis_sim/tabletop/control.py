@@ -7,6 +7,7 @@ velocity reference. An action changes the goal once per control period.
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
 import mujoco
@@ -21,8 +22,10 @@ ROTATION_STEP = 0.5
 
 _LOWER = np.array([panda.JOINTS[name].limits[0] for name in panda.ARM_JOINTS])
 _UPPER = np.array([panda.JOINTS[name].limits[1] for name in panda.ARM_JOINTS])
+_INNER = (_LOWER + 0.01, _UPPER - 0.01)
 _VELOCITY = np.array([panda.JOINTS[name].velocity for name in panda.ARM_JOINTS])
 _GAINS = np.array([scene.gains(name) for name in panda.ARM_JOINTS])
+_DAMPING = 0.03**2 * np.eye(6)
 _LEAD = _GAINS[:, 1] / _GAINS[:, 0]
 
 
@@ -56,7 +59,6 @@ class EndEffectorControl:
 
     _APPROACH = 16.0  # 1/s
     _SPEED, _SPIN = 0.7, 3.0  # m/s, rad/s
-    _DAMPING = 0.03
     _POSTURE = 1.0  # 1/s
 
     def __init__(self, model: mujoco.MjModel, data: mujoco.MjData) -> None:
@@ -107,13 +109,13 @@ class EndEffectorControl:
         _cap(twist[:3], self._SPEED)
         _cap(twist[3:], self._SPIN)
         gram = jacobian @ jacobian.T
-        gram[np.diag_indices(6)] += self._DAMPING**2
+        gram += _DAMPING
         posture = self._POSTURE * (panda.HOME - self._setpoint)
         velocity = posture + jacobian.T @ np.linalg.solve(gram, twist - jacobian @ posture)
         velocity /= max(1.0, float(np.max(np.abs(velocity) / _VELOCITY)))
         before = self._setpoint
-        self._setpoint = np.clip(
-            before + velocity * scene.PHYSICS_STEP, _LOWER + 0.01, _UPPER - 0.01
+        self._setpoint = np.minimum(
+            np.maximum(before + velocity * scene.PHYSICS_STEP, _INNER[0]), _INNER[1]
         )
         return self._setpoint + _LEAD * (self._setpoint - before) / scene.PHYSICS_STEP
 
@@ -209,6 +211,6 @@ def _rotation_vector(rotation: np.ndarray) -> np.ndarray:
 
 
 def _cap(vector: np.ndarray, limit: float) -> None:
-    norm = float(np.linalg.norm(vector))
+    norm = math.sqrt(vector @ vector)
     if norm > limit:
         vector *= limit / norm

@@ -34,12 +34,14 @@ BOWL_HEIGHT = 0.050
 _BOWL_FOOT = 0.040
 _BOWL_SIDES = 20
 
-CAN_RADIUS = 0.026
-CAN_HALF = 0.045
+CAN_RADIUS = 0.032
+CAN_HALF = 0.029
+"""Low enough for the hand to pass over it while it grasps a cube."""
 
 # Robot and objects touch, objects touch each other and the table, the robot not itself.
 _ROBOT = {'contype': 1, 'conaffinity': 2}
-_OBJECT = {'contype': 2, 'conaffinity': 3}
+# Twice as stiff as the default, which lets things sink by millimetres.
+_OBJECT = {'contype': 2, 'conaffinity': 3, 'solref': (0.008, 1.0)}
 _NONE = {'contype': 0, 'conaffinity': 0}
 _COLLISION_GROUP = 3
 
@@ -83,6 +85,8 @@ def build(quality: str) -> mujoco.MjModel:
     option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
     option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
     option.impratio = 10
+    # Several contacts between a round foot and the flat table.
+    option.enableflags |= mujoco.mjtEnableBit.mjENBL_MULTICCD
     spec.stat.extent = 1.5
     spec.stat.center = (0.4, 0, 0.2)
     spec.visual.map.znear = 0.01
@@ -104,7 +108,7 @@ def build(quality: str) -> mujoco.MjModel:
         else:
             body.add_geom(
                 name=item.name, type=mujoco.mjtGeom.mjGEOM_BOX, size=(CUBE,) * 3, mass=0.05,
-                rgba=(*COLOURS['red'], 1), friction=(1.2, 0.02, 0.0005), condim=4, **_OBJECT,
+                rgba=(*COLOURS['red'], 1), friction=(1.2, 0.02, 0.0005), **_OBJECT,
             )  # fmt: skip
     model = spec.compile()
     view.set_quality(model, quality)
@@ -233,14 +237,14 @@ def _add_can(body) -> None:
     cylinder = mujoco.mjtGeom.mjGEOM_CYLINDER
     body.add_geom(
         name='can', type=cylinder, size=(CAN_RADIUS, CAN_HALF, 0), mass=0.12,
-        rgba=(0.80, 0.82, 0.84, 1), friction=(1.0, 0.02, 0.0005), condim=4, **_OBJECT,
+        rgba=(0.80, 0.82, 0.84, 1), friction=(1.0, 0.02, 0.0005), **_OBJECT,
     )  # fmt: skip
     body.add_geom(
-        name='can_label', type=cylinder, size=(CAN_RADIUS + 0.0006, CAN_HALF - 0.010, 0), mass=0,
+        name='can_label', type=cylinder, size=(CAN_RADIUS + 0.0006, CAN_HALF - 0.006, 0), mass=0,
         rgba=(0.05, 0.50, 0.48, 1), **_NONE,
     )  # fmt: skip
     body.add_geom(
-        name='can_stripe', type=cylinder, size=(CAN_RADIUS + 0.0010, 0.008, 0), mass=0,
+        name='can_stripe', type=cylinder, size=(CAN_RADIUS + 0.0010, 0.006, 0), mass=0,
         rgba=(0.96, 0.95, 0.90, 1), **_NONE,
     )  # fmt: skip
 
@@ -258,14 +262,15 @@ def _add_bowl(spec: mujoco.MjSpec, body) -> None:
         rgba=(0.93, 0.92, 0.88, 1), **_NONE,
     )  # fmt: skip
     contact = dict(
-        group=_COLLISION_GROUP, friction=(0.9, 0.01, 0.0005), condim=4, rgba=(0.5, 0.5, 0.5, 1),
+        group=_COLLISION_GROUP, friction=(0.9, 0.01, 0.0005), rgba=(0.5, 0.5, 0.5, 1),
         **_OBJECT,
     )  # fmt: skip
     body.add_geom(
         name='bowl_foot', type=mujoco.mjtGeom.mjGEOM_CYLINDER, size=(_BOWL_FOOT + 0.004, 0.003, 0),
         pos=(0, 0, 0.003), mass=0.08, **contact,
     )  # fmt: skip
-    low, high = np.array([_BOWL_FOOT, 0.003]), np.array([BOWL_RADIUS, BOWL_HEIGHT])
+    # The walls end above the table: only the foot stands on it.
+    low, high = np.array([_BOWL_FOOT + 0.005, 0.009]), np.array([BOWL_RADIUS, BOWL_HEIGHT])
     middle, slope = (low + high) / 2, np.arctan2(*(high - low))
     length = float(np.linalg.norm(high - low)) / 2
     for index in range(_BOWL_SIDES):
