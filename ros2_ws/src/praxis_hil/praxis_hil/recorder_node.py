@@ -152,6 +152,7 @@ class RecorderNode(AutostartNode):
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """End the episode in progress and keep it; returns when all is durable."""
         self.destroy_timer(self._watch_timer)
+        self._readers.drain()
         self._readers.close()
         recorder, self._recorder = self._recorder, None
         recorder.close()
@@ -274,8 +275,15 @@ class RecorderNode(AutostartNode):
         await done
         return future.result()
 
+    def _current(self) -> EpisodeRecorder:
+        """Return the recorder once it has what was received before the request."""
+        recorder = self._active()
+        self._readers.drain()
+        return recorder
+
     def _start(self, task: str, uuid: str, metadata: str) -> Status:
-        return self._active().start(task, uuid, metadata, self.get_clock().now().nanoseconds)
+        recorder = self._current()
+        return recorder.start(task, uuid, metadata, self.get_clock().now().nanoseconds)
 
     def _on_start(
         self, request: StartEpisode.Request, response: StartEpisode.Response
@@ -292,7 +300,7 @@ class RecorderNode(AutostartNode):
         self, request: StopEpisode.Request, response: StopEpisode.Response
     ) -> StopEpisode.Response:
         try:
-            saved = await self._durable(self._active().stop(request.outcome, request.note))
+            saved = await self._durable(self._current().stop(request.outcome, request.note))
         except RefusedError as error:
             response.episode_index = -1
             return _refuse(response, error)
@@ -309,7 +317,7 @@ class RecorderNode(AutostartNode):
     ) -> DiscardEpisode.Response:
         try:
             saved = await self._durable(
-                self._active().discard(request.episode_uuid, request.reason)
+                self._current().discard(request.episode_uuid, request.reason)
             )
         except RefusedError as error:
             return _refuse(response, error)

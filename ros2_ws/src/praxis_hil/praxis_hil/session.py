@@ -150,7 +150,8 @@ class Session:
         except Exception as problem:
             self.sink.abort()
             self._unmark(False)
-            hint = f'the bag is kept: `praxis bag recover {self.bag.path}`'
+            command = f'praxis bag recover {self.bag.path} --dataset {self.dataset_path}'
+            hint = f'the bag is kept: `{command}`'
             return replace(saved, error=f'{error or problem}; {hint}')
         self._unmark(not error)
         return replace(

@@ -119,8 +119,14 @@ class Subscriptions:
             ),
         )
 
+    def drain(self) -> None:
+        """Hand on everything that has been received so far."""
+        self._hand_on([])
+
     def _drain(self, name: str, data: bytes, info: Any) -> None:
-        found = [(info['received_timestamp'], name, data)]
+        self._hand_on([(info['received_timestamp'], name, data)])
+
+    def _hand_on(self, found: list[tuple[int, str, bytes]]) -> None:
         for other, subscription in self._subscriptions.items():
             for _ in range(_MOST_AT_ONCE):
                 try:
