@@ -140,7 +140,7 @@ def test_a_failed_reset_publishes_nothing_and_keeps_the_pending_command(platform
     platform.refuse = 'no'
     with pytest.raises(PlatformError):
         loop.reset('fake/two', 0, -1, {}, 0.0)
-    with pytest.raises(PlatformError, match='unknown task.*nearest are fake/t'):
+    with pytest.raises(PlatformError, match=r'unknown task.*nearest are fake/t'):
         loop.reset('fake/tow', 0, -1, {}, 0.0)
     assert len(frames) == 1
     assert loop.poll(0.0)
