@@ -19,12 +19,12 @@ from praxis_core.schema import (
     Name,
     Path,
     Topic,
-    _as_list,
+    as_list,
     refuse,
     shared,
 )
 
-Paths = Annotated[tuple[Path, ...], BeforeValidator(_as_list), Field(min_length=1)]
+Paths = Annotated[tuple[Path, ...], BeforeValidator(as_list), Field(min_length=1)]
 
 
 class Condition(Model):

@@ -130,7 +130,8 @@ def _field_path(text: str) -> str:
     return text
 
 
-def _as_list(value: Any) -> Any:
+def as_list(value: Any) -> Any:
+    """Take a single text for a list of one."""
     return [value] if isinstance(value, str) else value
 
 
