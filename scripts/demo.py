@@ -90,11 +90,64 @@ class Result:
         return self.success and self.equal and self.clean_exit and not self.problems
 
 
+class Graph:
+    """The launched graph of one robot: its output goes to a log, a dead process is noticed."""
+
+    def __init__(self, platform: str, options: Options, folder: Path) -> None:
+        arguments = {
+            'platform': platform,
+            'stepping': 'lockstep',
+            'seed': options.seed,
+            'render_quality': options.render_quality,
+            'gui': str(options.gui).lower(),
+            'data_root': folder,
+        }
+        command = ['praxis', 'launch', 'praxis_bringup', 'demo.launch.yaml']
+        command += [f'{key}:={value}' for key, value in arguments.items()]
+        console.print(' '.join(command), style='dim', soft_wrap=True, highlight=False)
+        self.log = folder / 'launch.log'
+        self.fault = ''
+        self._stopping = False
+        self._process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        with self.log.open('w') as log:
+            for line in self._process.stdout:
+                log.write(line)
+                log.flush()
+                if 'process has died' in line and not self._stopping:
+                    self.fault = self.fault or line.strip()
+        if not self._stopping:
+            self.fault = self.fault or 'the launch ended by itself'
+
+    def stop(self) -> int:
+        """Stop as Ctrl-C does and return the exit code."""
+        self._stopping = True
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+        try:
+            code = self._process.wait(timeout=60.0)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            code = self._process.wait()
+        self._reader.join()
+        return code
+
+
 class Observer(Node):
     """Watches one robot's topics and calls its services, as a user's script would."""
 
-    def __init__(self, namespace: str) -> None:
+    def __init__(self, namespace: str, graph: Graph) -> None:
         super().__init__('demo', namespace=namespace)
+        self._graph = graph
         self.task: TaskStatus | None = None
         self.episode: EpisodeStatus | None = None
         self.commands: list[Command] = []
@@ -131,8 +184,11 @@ class Observer(Node):
             DemoError: It does not exist, does not answer in time, or answers with an error.
         """
         client = self.create_client(kind, name)
-        if not client.wait_for_service(timeout_sec=timeout):
-            raise DemoError(f'service {name} did not appear within {timeout:.0f} s')
+        self._until(
+            lambda: client.wait_for_service(timeout_sec=0.2),
+            timeout,
+            f'service {name} did not appear',
+        )
         answer = self._wait(client.call_async(request), timeout, f'service {name}')
         if answer.error_code:
             raise DemoError(f'{name}: {answer.error_msg} (error {answer.error_code})')
@@ -141,8 +197,9 @@ class Observer(Node):
     def run_task(self, instruction: str, timeout: float, progress: Callable[[str], None]) -> Any:
         """Send a sentence to the planner and return its result message."""
         client = ActionClient(self, RunTask, 'run_task')
-        if not client.wait_for_server(timeout_sec=30.0):
-            raise DemoError('action run_task did not appear within 30 s')
+        self._until(
+            lambda: client.wait_for_server(timeout_sec=0.2), 60.0, 'action run_task did not appear'
+        )
         goal = RunTask.Goal(instruction=instruction, timeout=timeout)
         handle = self._wait(
             client.send_goal_async(goal, lambda message: progress(message.feedback.step)),
@@ -159,47 +216,26 @@ class Observer(Node):
             raise DemoError(f'planner: {result.termination_reason}: {result.error_msg}{hint}')
         return result
 
-    @staticmethod
-    def _wait(future: Any, timeout: float, what: str) -> Any:
+    def _wait(self, future: Any, timeout: float, what: str) -> Any:
         done = threading.Event()
         future.add_done_callback(lambda _: done.set())
-        if not done.wait(timeout):
-            raise DemoError(f'{what} gave no answer within {timeout:.0f} s')
+        self._until(lambda: done.wait(0.2), timeout, f'{what} gave no answer')
         return future.result()
+
+    def _until(self, condition: Callable[[], bool], timeout: float, complaint: str) -> None:
+        """Wait for a condition that itself blocks a little, while the graph is well."""
+        deadline = time.monotonic() + timeout
+        while not condition():
+            if self._graph.fault:
+                raise DemoError(self._graph.fault)
+            if time.monotonic() > deadline:
+                raise DemoError(f'{complaint} within {timeout:.0f} s')
 
     def close(self) -> None:
         """Stop spinning, then destroy the node."""
         self._executor.shutdown()
         self._thread.join()
         self.destroy_node()
-
-
-def start_graph(platform: str, options: Options, folder: Path) -> subprocess.Popen:
-    """Launch the whole graph headless in its own process group; its output goes to a log."""
-    arguments = {
-        'platform': platform,
-        'stepping': 'lockstep',
-        'seed': options.seed,
-        'render_quality': options.render_quality,
-        'gui': str(options.gui).lower(),
-        'data_root': folder,
-    }
-    command = ['praxis', 'launch', 'praxis_bringup', 'demo.launch.yaml']
-    command += [f'{key}:={value}' for key, value in arguments.items()]
-    log = (folder / 'launch.log').open('w')
-    console.print(f'[dim]{" ".join(command)}[/dim]')
-    return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
-
-
-def stop_graph(process: subprocess.Popen) -> int:
-    """Stop the graph as Ctrl-C does and return its exit code."""
-    if process.poll() is None:
-        process.send_signal(signal.SIGINT)
-    try:
-        return process.wait(timeout=60.0)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        return process.wait()
 
 
 def choose_task(observer: Observer, wanted: str, platform: str) -> tuple[str, str]:
@@ -292,20 +328,18 @@ def run_platform(platform: str, options: Options, folder: Path) -> Result:
     """Run one platform's task from launch to verified data."""
     folder.mkdir(parents=True, exist_ok=True)
     result = Result(task=options.task or DEFAULT_TASK.get(platform, platform))
-    graph = start_graph(platform, options, folder)
-    observer = Observer('robot')
+    graph = Graph(platform, options, folder)
+    observer = Observer('robot', graph)
     try:
         run_episode(observer, platform, options, result)
     except DemoError as error:
         result.problems.append(str(error))
-        if graph.poll() is not None:
-            result.problems.append(f'the graph ended with exit code {graph.returncode}')
     finally:
         observer.close()
-        code = stop_graph(graph)
+        code = graph.stop()
     result.clean_exit = code == 0
     if code:
-        result.problems.append(f'the graph ended with exit code {code}, log: {folder}/launch.log')
+        result.problems.append(f'the graph ended with exit code {code}, log: {graph.log}')
     if 'bag' in result.paths:
         verify(result, folder)
     return result
