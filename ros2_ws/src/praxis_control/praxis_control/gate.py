@@ -159,7 +159,8 @@ class Gate:
             limited = np.clip(limited, last - step, last + step)
         if spec.delta:
             limited = np.clip(limited, -spec.max_rate, spec.max_rate)
-        return limited, bool((np.abs(limited - values) > _TOLERANCE).any())
+        clamped = bool((np.abs(limited - values) > _TOLERANCE).any())
+        return (limited if clamped else values), clamped
 
 
 def _short(digest: str) -> str:

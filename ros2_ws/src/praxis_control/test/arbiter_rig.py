@@ -133,16 +133,17 @@ class Rig:
     def wait(self, seconds: float, *, states: bool = True) -> None:
         """Let time pass, with the ticks that fall due and a state a period."""
         end = self.now + seconds + 1e-9
-        self._next_state = max(self._next_state, self.now)
+        if self._next_state < self.now - PERIOD:
+            self._next_state = self.now
         while True:
             at = min(self.arbiter.deadline, self._next_state if states else np.inf)
             if at > end:
                 break
-            self.now = at
+            self.now = max(self.now, at)
             if states and at == self._next_state:
                 self._next_state += PERIOD
                 self.state()
-            if at >= self.arbiter.deadline:
+            if self.now >= self.arbiter.deadline:
                 self._keep(self.arbiter.tick(self.now))
         self.now = end
 

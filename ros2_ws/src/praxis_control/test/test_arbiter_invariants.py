@@ -20,9 +20,8 @@ VALUE = st.one_of(
     st.floats(allow_nan=True, allow_infinity=True),
     st.sampled_from([float('nan'), float('inf'), -float('inf'), 1e308, 10.0, -1.0, 1.0]),
 )
-VALUES = st.one_of(
-    st.lists(st.floats(-1.0, 1.0), min_size=3, max_size=3), st.lists(VALUE, max_size=5)
-)
+VALUES = st.one_of(st.tuples(VALUE, VALUE, VALUE), st.lists(VALUE, max_size=5))
+GOOD = (0.3, 0.1, 1.0)
 SOURCES = st.sampled_from(['policy', 'primitive', 'teleop'])
 
 
@@ -119,7 +118,7 @@ class ArbiterMachine(RuleBasedStateMachine):
             lease_id = 'e' * 32
         if fault == 'dead lease' and self.dead:
             lease_id = sorted(self.dead)[-1]
-        fields = {'values': values if fault == 'values' else (0.2, -0.3, 1.0)}
+        fields = {'values': values if fault == 'values' else GOOD}
         if fault == 'hash':
             fields['interface_hash'] = 'b' * 64
         if fault == 'space':
@@ -134,15 +133,19 @@ class ArbiterMachine(RuleBasedStateMachine):
             self.mode_is_asked_for('operator', Mode.AUTONOMOUS)
         self.tick()
 
-    @rule(source=st.sampled_from(['policy', 'primitive']), ticks=st.integers(1, 6))
-    def source_works(self, source, ticks):
+    @rule(
+        source=st.sampled_from(['policy', 'primitive']),
+        ticks=st.integers(1, 4),
+        last=st.one_of(st.just(GOOD), VALUES),
+    )
+    def source_works(self, source, ticks, last):
         self.be_autonomous()
         if self.rig.arbiter.lease is None:
             self.source_acquires(source, 0.0, False)
-        for _ in range(ticks):
+        for values in [*([GOOD] * ticks), last]:
             self.tick()
             if self.granted is not None:
-                self.ask(self.granted[1], self.granted[0], values=(0.3, 0.1, 1.0))
+                self.ask(self.granted[1], self.granted[0], values=values)
 
     @rule(moves=st.integers(1, 3))
     def holder_answers_in_a_burst(self, moves):
@@ -150,7 +153,7 @@ class ArbiterMachine(RuleBasedStateMachine):
             self.rig.state()
             self.rig.now += PERIOD / 8
             if self.granted is not None:
-                self.ask(self.granted[1], self.granted[0], values=(0.3, 0.1, 1.0))
+                self.ask(self.granted[1], self.granted[0], values=GOOD)
 
     @rule(source=st.sampled_from(['policy', 'primitive']))
     def source_without_a_lease_works(self, source):
@@ -218,8 +221,8 @@ class ArbiterMachine(RuleBasedStateMachine):
 
 
 ArbiterMachine.TestCase.settings = settings(
-    max_examples=150,
-    stateful_step_count=40,
+    max_examples=100,
+    stateful_step_count=30,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
