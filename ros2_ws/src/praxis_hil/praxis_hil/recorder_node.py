@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import sys
+from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -152,7 +154,6 @@ class RecorderNode(AutostartNode):
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """End the episode in progress and keep it; returns when all is durable."""
         self.destroy_timer(self._watch_timer)
-        self._readers.drain()
         self._readers.close()
         recorder, self._recorder = self._recorder, None
         recorder.close()
@@ -200,9 +201,12 @@ class RecorderNode(AutostartNode):
         )
 
     def _watch(self) -> None:
-        self._recorder.watch()
-        if self._recorder.recording:
-            self._publish_status(self._recorder.status)
+        self._readers.adapt()
+        with self._readers.lock:
+            self._recorder.watch()
+            recording, status = self._recorder.recording, self._recorder.status
+        if recording:
+            self._publish_status(status)
 
     def _publish_status(self, status: Status) -> None:
         progress = status.progress
@@ -275,15 +279,17 @@ class RecorderNode(AutostartNode):
         await done
         return future.result()
 
-    def _current(self) -> EpisodeRecorder:
-        """Return the recorder once it has what was received before the request."""
+    @contextlib.contextmanager
+    def _current(self) -> Iterator[EpisodeRecorder]:
+        """Give the recorder once it has what was received before the request."""
         recorder = self._active()
-        self._readers.drain()
-        return recorder
+        with self._readers.lock:
+            self._readers.drain()
+            yield recorder
 
     def _start(self, task: str, uuid: str, metadata: str) -> Status:
-        recorder = self._current()
-        return recorder.start(task, uuid, metadata, self.get_clock().now().nanoseconds)
+        with self._current() as recorder:
+            return recorder.start(task, uuid, metadata, self.get_clock().now().nanoseconds)
 
     def _on_start(
         self, request: StartEpisode.Request, response: StartEpisode.Response
@@ -300,7 +306,9 @@ class RecorderNode(AutostartNode):
         self, request: StopEpisode.Request, response: StopEpisode.Response
     ) -> StopEpisode.Response:
         try:
-            saved = await self._durable(self._current().stop(request.outcome, request.note))
+            with self._current() as recorder:
+                future = recorder.stop(request.outcome, request.note)
+            saved = await self._durable(future)
         except RefusedError as error:
             response.episode_index = -1
             return _refuse(response, error)
@@ -316,9 +324,9 @@ class RecorderNode(AutostartNode):
         self, request: DiscardEpisode.Request, response: DiscardEpisode.Response
     ) -> DiscardEpisode.Response:
         try:
-            saved = await self._durable(
-                self._current().discard(request.episode_uuid, request.reason)
-            )
+            with self._current() as recorder:
+                future = recorder.discard(request.episode_uuid, request.reason)
+            saved = await self._durable(future)
         except RefusedError as error:
             return _refuse(response, error)
         except (OSError, ValueError) as error:

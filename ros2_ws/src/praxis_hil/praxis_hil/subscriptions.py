@@ -4,19 +4,20 @@
 from __future__ import annotations
 
 import importlib
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from praxis_core import qos
 from praxis_data.bag import BagTopic, qos_profile
-from rclpy._rclpy_pybind11 import InvalidHandle
-from rclpy.event_handler import SubscriptionEventCallbacks
+from rclpy.callback_groups import CallbackGroup
 from rclpy.node import Node
-from rclpy.qos import DurabilityPolicy, QoSPolicyKind, QoSProfile, ReliabilityPolicy
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 
 from praxis_hil.image_encoding import ImageEncoder
 from praxis_hil.topics import Delivery, Kind, RecordedTopic
 
+POLL_S = 0.002
 _MOST_AT_ONCE = 256
 _PROFILES = {
     Delivery.EVERY: qos.LOCKSTEP_SUBSCRIBE,
@@ -78,17 +79,34 @@ def _profile(topic: RecordedTopic) -> QoSProfile:
     )
 
 
-class Subscriptions:
-    """Subscribe to topics as serialized bytes, and hand them on in the order of their reception.
+class _Unattended(CallbackGroup):
+    """Keeps subscriptions out of the executor's wait set."""
 
-    An executor takes one message of each topic in turn. After a pause that would tear a fast
-    topic and a slow one apart in time; so each call empties all queues and sorts what it found.
+    def can_execute(self, entity: Any) -> bool:
+        return False
+
+    def beginning_execution(self, entity: Any) -> bool:
+        return False
+
+    def ending_execution(self, entity: Any) -> None:
+        pass
+
+
+class Subscriptions:
+    """Read topics as serialized bytes, on a thread, in the order of their reception.
+
+    An executor takes one message of each topic in turn, so that after a pause a fast topic and a
+    slow one are torn apart in time, and it spends a millisecond of CPU on each. This thread
+    empties all queues every `POLL_S` and sorts what it found.
 
     Args:
         node: That subscribes.
         topics: To subscribe to.
-        take: Called with topic name, bytes and time of reception, ns of the system clock, 0 where
-            the middleware does not tell.
+        take: Called under `lock` with topic name, bytes and time of reception, ns of the system
+            clock, 0 where the middleware does not tell.
+
+    Attributes:
+        lock: Held while messages are handed on.
     """
 
     def __init__(
@@ -99,66 +117,84 @@ class Subscriptions:
     ) -> None:
         self._node = node
         self._take = take
+        self._group = _Unattended()
         self._profiles: dict[str, QoSProfile] = {}
         self._topics = {topic.name: topic for topic in topics}
         self._subscriptions: dict[str, Any] = {}
+        self.lock = threading.RLock()
         for topic in self._topics.values():
             self._profiles[topic.name] = _profile(topic)
             self._subscribe(topic)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._poll, name='subscriptions', daemon=True)
+        self._thread.start()
 
     def _subscribe(self, topic: RecordedTopic) -> None:
-        name = topic.name
-        self._subscriptions[name] = self._node.create_subscription(
+        self._subscriptions[topic.name] = self._node.create_subscription(
             message_class(topic.typename),
-            name,
-            lambda data, info: self._drain(name, data, info),
-            self._profiles[name],
+            topic.name,
+            lambda data: None,
+            self._profiles[topic.name],
             raw=True,
-            event_callbacks=SubscriptionEventCallbacks(
-                incompatible_qos=lambda event: self._relax(topic, event.last_policy_kind)
-            ),
+            callback_group=self._group,
         )
+
+    def _poll(self) -> None:
+        while not self._stop.wait(POLL_S):
+            try:
+                self.drain()
+            except Exception as error:
+                self._node.get_logger().error(
+                    f'message left out: {error!r}', throttle_duration_sec=5.0
+                )
 
     def drain(self) -> None:
         """Hand on everything that has been received so far."""
-        self._hand_on([])
+        with self.lock:
+            found = []
+            for name, subscription in self._subscriptions.items():
+                handle, kind = subscription.handle, subscription.msg_type
+                for _ in range(_MOST_AT_ONCE):
+                    with handle:
+                        taken = handle.take_message(kind, True)
+                    if taken is None:
+                        break
+                    found.append((taken[1]['received_timestamp'], name, taken[0]))
+            if len(found) > 1:
+                # Stable: equal or unknown times keep the order of each topic.
+                found.sort(key=lambda entry: entry[0])
+            for received_ns, name, data in found:
+                self._take(name, data, received_ns)
 
-    def _drain(self, name: str, data: bytes, info: Any) -> None:
-        self._hand_on([(info['received_timestamp'], name, data)])
-
-    def _hand_on(self, found: list[tuple[int, str, bytes]]) -> None:
-        for other, subscription in self._subscriptions.items():
-            for _ in range(_MOST_AT_ONCE):
-                try:
-                    with subscription.handle:
-                        taken = subscription.handle.take_message(subscription.msg_type, True)
-                except InvalidHandle:
-                    break
-                if taken is None:
-                    break
-                found.append((taken[1]['received_timestamp'], other, taken[0]))
-        if len(found) > 1:
-            # Stable: equal or unknown times keep the order of each topic.
-            found.sort(key=lambda entry: entry[0])
-        for received_ns, other, message in found:
-            self._take(other, message, received_ns)
-
-    def _relax(self, topic: RecordedTopic, policy: int) -> None:
-        profile = self._profiles[topic.name]
-        if policy == QoSPolicyKind.RELIABILITY:
-            profile.reliability = ReliabilityPolicy.BEST_EFFORT
-            what = 'best effort: samples can be lost'
-        elif policy == QoSPolicyKind.DURABILITY:
-            profile.durability = DurabilityPolicy.VOLATILE
-            what = 'volatile: what was published before is lost'
-        else:
-            return
-        self._node.get_logger().warning(f'{topic.name}: a publisher offers {what}')
-        self._node.destroy_subscription(self._subscriptions.pop(topic.name))
-        self._subscribe(topic)
+    def adapt(self) -> None:
+        """Ask for less where a publisher offers less, as `ros2 bag record` does."""
+        for name, topic in self._topics.items():
+            profile = self._profiles[name]
+            offers = [p.qos_profile for p in self._node.get_publishers_info_by_topic(name)]
+            relaxed = ''
+            best_effort = ReliabilityPolicy.BEST_EFFORT
+            if profile.reliability != best_effort and any(
+                offer.reliability == best_effort for offer in offers
+            ):
+                profile.reliability = best_effort
+                relaxed = 'best effort: samples can be lost'
+            volatile = DurabilityPolicy.VOLATILE
+            if profile.durability != volatile and any(
+                offer.durability == volatile for offer in offers
+            ):
+                profile.durability = volatile
+                relaxed = 'volatile: what was published before is lost'
+            if relaxed:
+                self._node.get_logger().warning(f'{name}: a publisher offers {relaxed}')
+                with self.lock:
+                    self._node.destroy_subscription(self._subscriptions.pop(name))
+                    self._subscribe(topic)
 
     def close(self) -> None:
-        """Unsubscribe."""
+        """Hand on what was received, and unsubscribe."""
+        self._stop.set()
+        self._thread.join()
+        self.drain()
         for subscription in self._subscriptions.values():
             self._node.destroy_subscription(subscription)
         self._subscriptions.clear()
