@@ -134,8 +134,8 @@ MUTANTS = (
     Mutant(
         'no_stale_flag',
         f'{DATA}/assembler.py',
-        'stale[stream.name] = sample.stamp < oldest',
-        'stale[stream.name] = False',
+        '            stale=stale,',
+        '            stale=dict.fromkeys(stale, False),',
         (f'{ASSEMBLER_TEST}::test_camera_slower_than_its_contract_is_reported_not_compressed',),
     ),
     Mutant(
