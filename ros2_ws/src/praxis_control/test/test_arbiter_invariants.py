@@ -87,13 +87,12 @@ class ArbiterMachine(RuleBasedStateMachine):
     def ask(self, source, lease_id, **fields):
         """Send one request and keep account of the lease it renews or ends."""
         refused = self.rig.status.refused_total
-        used_before, self.used_at = self.used_at, self.rig.now
         self.rig.request(source, lease_id=lease_id, **fields)
         accepted = self.rig.status.refused_total == refused
         if self.rig.arbiter.mode is Mode.TELEOP:
             self.lose_lease()
-        if not (accepted and self.granted and (lease_id, source) == self.granted[:2]):
-            self.used_at = used_before
+        if accepted and self.granted and (lease_id, source) == self.granted[:2]:
+            self.used_at = self.rig.now
 
     def tick(self):
         if self.lockstep:
@@ -154,6 +153,22 @@ class ArbiterMachine(RuleBasedStateMachine):
             self.rig.now += PERIOD / 8
             if self.granted is not None:
                 self.ask(self.granted[1], self.granted[0], values=GOOD)
+
+    @precondition(lambda self: self.granted is not None)
+    @rule(ticks=st.integers(8, 15))
+    def holder_comes_back_after_a_pause(self, ticks):
+        for _ in range(ticks):
+            self.tick()
+        self.ask(self.granted[1], self.granted[0], values=GOOD)
+
+    @rule(source=st.sampled_from(['policy', 'primitive']))
+    def source_answers_what_it_saw_before_the_give_back(self, source):
+        self.tick()
+        self.mode_is_asked_for('operator', Mode.HOLD)
+        self.mode_is_asked_for('operator', Mode.AUTONOMOUS)
+        self.source_acquires(source, 0.0, False)
+        if self.granted is not None:
+            self.ask(self.granted[1], self.granted[0], values=GOOD)
 
     @rule(source=st.sampled_from(['policy', 'primitive']))
     def source_without_a_lease_works(self, source):
