@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import _counter_source as source
 
 HERE = Path(__file__).resolve().parent
+WATERMARK_S = 0.2
 EDGE_S = 0.25
 """Frames published this close to start and stop may fall on either side."""
 
@@ -236,6 +237,8 @@ def measure(options: argparse.Namespace, folder: Path) -> dict:
         bare_subscriber_cpu_cores=round(idle_cores, 3),
         publisher_cpu_cores=round(published['cpu_s'] / published['wall_s'], 3),
         publisher_late_max_ms=round(published['late_max_s'] * 1e3, 1),
+        # Later than the watermark, what the source stamps is late for any recorder.
+        source_on_time=published['late_max_s'] < WATERMARK_S,
         age_ms=percentiles(written),
         drops=dropped,
         stale_rows=stale,
