@@ -99,7 +99,14 @@ def _beside(name: str, kind: str, pool: Sequence[Located], reference: Located) -
     on_side = [c for c in pool if sign * (c.pixel[axis] - reference.pixel[axis]) > 0]
     if not on_side:
         raise AnchorError(f'{name}: nothing is {kind.replace("_", " ")} the {reference.label}')
-    return min(on_side, key=lambda c: math.dist(c.pixel, reference.pixel))
+    # Rather straight that way than near by and hardly to that side.
+    straight = [
+        c
+        for c in on_side
+        if sign * (c.pixel[axis] - reference.pixel[axis])
+        >= abs(c.pixel[1 - axis] - reference.pixel[1 - axis])
+    ]
+    return min(straight or on_side, key=lambda c: math.dist(c.pixel, reference.pixel))
 
 
 def stands_over(upper: Located, lower: Located, within: float) -> bool:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flash planner: runs a recipe through the tools, with no language model.
 
-It holds no ground truth: anchors are found by segment and back_project, grasps are judged by the gripper,
-and whether the task succeeded is for its own check to say.
+It holds no ground truth: anchors are found by segment and back_project, grasps are judged by
+the gripper, and whether the task succeeded is for its own check to say.
 """
 
 from __future__ import annotations

@@ -12,9 +12,7 @@ class FrameTree:
     def __init__(self) -> None:
         self._parents: dict[str, tuple[str, np.ndarray]] = {}
 
-    def set(
-        self, parent: str, child: str, position: np.ndarray, quaternion: np.ndarray
-    ) -> None:
+    def set(self, parent: str, child: str, position: np.ndarray, quaternion: np.ndarray) -> None:
         """Take in one transform.
 
         Args:

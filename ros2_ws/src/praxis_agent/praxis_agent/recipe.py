@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recipes: a plan over anchors that are found again by perception each time. Imports no rclpy.
 
-An anchor is a relation ("the bowl between the plate and the ramekin"), never a coordinate: the schema has no
-field that takes one. Steps are placed by offsets from an anchor or from the hand, in metres and bounded.
+An anchor is a relation ("the bowl between the plate and the ramekin"), never a coordinate: the
+schema has no field that takes one. Steps are placed by offsets from an anchor or from the hand,
+in metres and bounded.
 """
 
 from __future__ import annotations
@@ -104,10 +105,12 @@ class Place(Part):
     Attributes:
         at: Anchor, or ``hand``.
         level: Height the offset counts from: top or bottom of the anchor's visible surface.
-        offset: m; x and y are the base frame's, or the object's with ``frame: object`` (x along its long
+        offset: m; x and y are the base frame's, or the object's with ``frame: object`` (x along
+            its long
             side).
         frame: Axes of the offset.
-        yaw: ``along`` puts the hand's x axis along the object's long side, ``across`` across it, so
+        yaw: ``along`` puts the hand's x axis along the object's long side, ``across`` across
+            it, so
             that the fingers close over the other side; unset leaves the wrist.
         yaw_offset: rad added to it.
     """
@@ -377,7 +380,8 @@ def load_book(folder: str | Path, embodiment: str) -> Book:
     """Recipes of a folder that fit an embodiment.
 
     Raises:
-        RecipeError: A recipe is invalid, two share a name, or two share a sentence on one embodiment.
+        RecipeError: A recipe is invalid, two share a name, or two share a sentence on one
+            embodiment.
     """
     recipes: list[Recipe] = []
     names: dict[str, str] = {}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tools act on: a robot and its perception. Imports no rclpy.
 
-There is deliberately no way here to learn whether the task has succeeded, nor any ground truth of the
-scene: both stay on topics that no tool reads.
+There is deliberately no way here to learn whether the task has succeeded, nor any ground truth
+of the scene: both stay on topics that no tool reads.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ class CameraMeta:
 
 
 class Robot(Protocol):
-    """Calls block; they are made on worker threads. All raise `RobotError` and `CancelledError`."""
+    """Calls block, on worker threads; they raise `RobotError` and `CancelledError`."""
 
     def state(self) -> RobotState:
         """Newest observation."""

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The robot of the tools on the graph: topics, services and actions of one namespace.
 
-Calls block the worker thread they are made on, never the executor. Subscribed are only the streams of the
-robot itself; neither the verdict on the task nor ground truth of the simulator is among them.
+Calls block the worker thread they are made on, never the executor. Subscribed are only the
+streams of the robot itself; neither the verdict on the task nor ground truth of the simulator
+is among them.
 """
 
 from __future__ import annotations

@@ -101,7 +101,8 @@ def run_flash(
     )
     if recipe is None:
         nearest = book.nearest(instruction)
-        message = f'no recipe for {instruction!r}; nearest: ' + '; '.join(nearest)
+        known = f'nearest: {"; ".join(nearest)}' if nearest else 'there is none for this robot'
+        message = f'no recipe for {instruction!r}; {known}'
         transcript.close(reason='unknown_instruction', message=message)
         return RunResult(
             'unknown_instruction',
@@ -139,6 +140,4 @@ def run_flash(
         transcript.write('traceback', text=traceback.format_exc())
     transcript.close(reason=reason, message=message)
     code = ErrorCode.NONE if reason == 'finished' else CODES.get(reason, ErrorCode.TOOL_FAILED)
-    return RunResult(
-        reason, code, message, name, (), transcript.calls, str(transcript.path)
-    )
+    return RunResult(reason, code, message, name, (), transcript.calls, str(transcript.path))

@@ -27,8 +27,8 @@ def describe_points(
         z_max: m; points above do not count.
 
     Returns:
-        ``top_centre`` [x, y, z] in m, ``top_size`` [long, short] in m, ``long_axis_yaw`` in rad within
-        (-pi/2, pi/2]; empty where there are too few points.
+        ``top_centre`` [x, y, z] in m, ``top_size`` [long, short] in m, ``long_axis_yaw`` in rad
+        within (-pi/2, pi/2]; empty where there are too few points.
     """
     with np.errstate(invalid='ignore'):
         keep = np.isfinite(points).all(axis=1) & (points[:, 2] >= z_min) & (points[:, 2] <= z_max)

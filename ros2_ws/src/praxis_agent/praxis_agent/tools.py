@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The planner's tools: names, parameters and schemas as the agent reference gives them for LIBERO.
 
-One registry serves every planner. Read-only tools run concurrently; those that move the robot one at a
-time, in the order of their calls, and end early when the run is cancelled.
+One registry serves every planner. Read-only tools run concurrently; those that move the robot
+one at a time, in the order of their calls, and end early when the run is cancelled.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ViewEnvState(Arguments):
 
 
 class MoveTo(Arguments):
-    """Move the end effector to a point of the base frame, optionally turning the wrist on the way."""
+    """Move the end effector to a point, optionally turning the wrist on the way."""
 
     xyz: Vector = Field(description='m, base frame; at most 0.30 m away in x and y together')
     gripper: Grip = -1.0

@@ -18,7 +18,8 @@ from praxis_agent.tools import ToolResult
 class Transcript:
     """Writes ``<UTC time>_<name>_<run id>.jsonl``; may be used from several threads.
 
-    The first line has ``event: run``, each tool call ``event: tool``, the last line ``event: end``.
+    The first line has ``event: run``, each tool call ``event: tool``, the last line ``event:
+    end``.
     """
 
     def __init__(self, folder: str | Path, name: str, run_id: str, **header: Any) -> None:

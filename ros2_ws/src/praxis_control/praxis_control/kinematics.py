@@ -131,8 +131,9 @@ class JointActions:
 
     A setpoint pose runs from the measured one to the goal by at most the step's clips, and inverse
     kinematics follows it. Where a servo settles short of its setpoint, the goal is shifted by the
-    integral of what remains. The base of the model is placed so that its site agrees with the measured
-    pose at the start; a model that is wrong in its tool shows as an error of the motion, not of the map.
+    integral of what remains. The base of the model is placed so that its site agrees with the
+    measured pose at the start; a model that is wrong in its tool shows as an error of the
+    motion, not of the map.
 
     Attributes:
         kinematics: Arm model.
@@ -173,7 +174,8 @@ class JointActions:
         self._rotation = observation.rotation.copy()
         self._posture = observation.joints.copy()
         self._integral = np.zeros(3)
-        # Where the last motion ended short of its setpoint, going on from the setpoint avoids a sag.
+        # Where the last motion ended short of its setpoint, going on from the setpoint avoids a
+        # sag.
         last = self._joints
         if last is None or np.abs(last - observation.joints).max() > 0.05:
             self._joints = observation.joints.copy()

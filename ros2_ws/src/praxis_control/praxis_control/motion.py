@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cartesian motion: what is observed, one control period's step, and its action in delta spaces.
 
-Angles follow the agent reference: ``yaw = atan2(R10, R00)`` and ``pitch = atan2(R12, -R22)``, with R
-the rotation of the end effector in the base frame. Turning about the base's z axis by a adds a to yaw;
-turning about its x axis by a adds a to pitch.
+Angles follow the agent reference: ``yaw = atan2(R10, R00)`` and ``pitch = atan2(R12, -R22)``,
+with R the rotation of the end effector in the base frame. Turning about the base's z axis by a
+adds a to yaw; turning about its x axis by a adds a to pitch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 ROTATION_SCALE = 0.10
-"""Radians of rotation step that make an action of 1; the controller's own gain decides the motion."""
+"""Radians of rotation step that make an action of 1."""
 
 
 @dataclass(frozen=True)
@@ -158,8 +158,8 @@ def clip(value: np.ndarray, limit: float) -> np.ndarray:
 class DeltaActions:
     """Steps as actions of an end-effector delta space.
 
-    The action is ``[clip(delta, step_clip) / action_scale, rotation step / 0.10, gripper]``, each motion
-    component limited to 1.
+    The action is ``[clip(delta, step_clip) / action_scale, rotation step / 0.10, gripper]``,
+    each motion component limited to 1.
 
     Attributes:
         dim: Components of an action: 7, or 6 without a gripper.
@@ -177,7 +177,7 @@ class DeltaActions:
         expected = 6 if self.gripper_index is None else 7
         if self.dim != expected or self.gripper_index not in (None, 6):
             raise ValueError(
-                f'a delta space has 6 motion components, then the gripper; got {self.dim} components '
+                f'a delta space has 6 motion components, then the gripper; got {self.dim} '
                 f'with the gripper at {self.gripper_index}'
             )
 

@@ -31,8 +31,8 @@ class ObservationPairing:
             value: Kept as it is.
 
         Returns:
-            All parts of the observation that this one completes, or None. Observations are returned in
-            the order of their stamps; one that completes after a newer one is dropped.
+            All parts of the observation that this one completes, or None. Observations are
+            returned in the order of their stamps; one that completes after a newer one is dropped.
         """
         if part not in self.parts:
             raise KeyError(part)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Motion primitives as state machines: one observation in, one Cartesian step out.
 
-Parameters, defaults and meanings are those of the agent reference. A primitive knows neither topics nor
-action spaces; `motion.DeltaActions` and `kinematics.JointActions` turn its steps into actions.
+Parameters, defaults and meanings are those of the agent reference. A primitive knows neither
+topics nor action spaces; `motion.DeltaActions` and `kinematics.JointActions` turn its steps
+into actions.
 """
 
 from __future__ import annotations
@@ -59,8 +60,9 @@ class Outcome:
 class Primitive:
     """Base of all primitives.
 
-    Call `start` once with the first observation, then `update` with it and every later one. `update`
-    returns the step to command, or None when the primitive has ended; `outcome` is set from then on.
+    Call `start` once with the first observation, then `update` with it and every later one.
+    `update` returns the step to command, or None when the primitive has ended; `outcome` is set
+    from then on.
     """
 
     def __init__(self, gripper: float, max_steps: int) -> None:
@@ -358,16 +360,27 @@ class SetGripper(Primitive):
 class Release(Primitive):
     """Open the gripper until it has stopped opening."""
 
+    MOVED = 0.002
+    """m of opening that count as having begun."""
+    PATIENCE = 15
+    """Control periods that fingers pressed together may take to begin."""
+
     def __init__(self, max_steps: int = 20) -> None:
         """Keep the limit in control periods."""
         super().__init__(-1.0, max_steps)
         self._settled = SettleDetector(change=5e-4, samples=3)
+        self._closed = math.nan
+
+    def start(self, observation: MotionObservation) -> None:
+        """Note the opening it begins with."""
+        super().start(observation)
+        self._closed = observation.gripper_opening
 
     def _evaluate(self, observation: MotionObservation) -> bool:
         self.error = float(np.linalg.norm(self._anchor - observation.position))
-        # The first samples show fingers that have not begun to move.
         still = self._settled.update(observation.gripper_opening)
-        return still and self.steps >= 5
+        moved = observation.gripper_opening - self._closed > self.MOVED
+        return still and (moved or self.steps >= self.PATIENCE)
 
     def _step(self, observation: MotionObservation) -> CartesianStep:
         return self._hold(observation, np.zeros(3))

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Node `primitives`: motion primitives as cancellable actions, one goal at a time.
 
-Everything runs on one thread: goals are coroutines that sleep while callbacks drive them, so a cancel is
-answered as soon as the executor is free and no command follows it.
+Everything runs on one thread: goals are coroutines that sleep while callbacks drive them, so a
+cancel is answered as soon as the executor is free and no command follows it.
 """
 
 from __future__ import annotations
 
 import time
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from geometry_msgs.msg import PoseStamped
@@ -143,8 +143,8 @@ ACTIONS = {
 class PrimitivesNode(Node):
     """Six action servers over one run."""
 
-    def __init__(self) -> None:
-        super().__init__('primitives')
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__('primitives', **kwargs)
         self._parameters = declare(self, PrimitivesParameters)
         parameters = self._parameters.value
         self._contract = load_contract(parameters.contract)
@@ -154,6 +154,7 @@ class PrimitivesNode(Node):
         self._run: PrimitiveRun | None = None
         self._reserved = ''
         self._latest: StampedObservation | None = None
+        self._status: ControlStatus | None = None
         self._answered = -1
         self._seq = 0
         self._waits = Waits(self)
@@ -245,6 +246,7 @@ class PrimitivesNode(Node):
         self._request.publish(message)
 
     def _control_status(self, message: ControlStatus) -> None:
+        self._status = message
         if self._run is not None:
             self._run.lease_status(
                 message.lease_id, REASONS.get(message.reason_code, ''), message.reason
@@ -325,6 +327,9 @@ class PrimitivesNode(Node):
             goal.stop('cancelled', ErrorCode.CANCELLED, 'cancelled by the client')
         goal.bind(lease.episode_uuid)
         self._run = goal
+        if self._status is not None:
+            # The status of the grant may have come before the grant's own answer.
+            self._control_status(self._status)
         self._drive()
         feedback_period = 1.0 / parameters.feedback_hz
         while goal.end is None:

@@ -14,6 +14,9 @@ from praxis_core.errors import ErrorCode
 from praxis_control.motion import CartesianStep, MotionObservation
 from praxis_control.primitives import MAX_STEPS, REACHED, Primitive, RefusedError
 
+LEASE_GRACE_S = 0.5
+"""Steady s after its grant within which a status may still be from before it."""
+
 
 class ActionMap(Protocol):
     """Turns Cartesian steps into actions of one contract."""
@@ -90,11 +93,12 @@ class PrimitiveRun:
         self._seen = clock()
         self._started = False
         self._lease_seen = False
+        self._bound = math.inf
 
     def bind(self, episode_uuid: str) -> None:
         """Fix the episode, as the arbiter bound the lease to it."""
         self._episode = episode_uuid or None
-        self._seen = self._clock()
+        self._seen = self._bound = self._clock()
 
     def stop(self, reason: str, code: ErrorCode, message: str = '') -> None:
         """End from outside; the first end counts."""
@@ -158,7 +162,7 @@ class PrimitiveRun:
         """
         if lease_id == self.lease_id:
             self._lease_seen = True
-        elif self._lease_seen:
+        elif self._lease_seen or self._clock() - self._bound > LEASE_GRACE_S:
             ends = {
                 'takeover': ('takeover', ErrorCode.LEASE_LOST),
                 'operator': ('takeover', ErrorCode.LEASE_LOST),

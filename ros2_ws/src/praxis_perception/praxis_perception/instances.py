@@ -65,7 +65,8 @@ def by_prompt(
     """Every instance of the categories a prompt names best, largest first.
 
     Args:
-        segmentation: uint16[H, W], 0 background, i + 1 for ``labels[i]``; one segment is one object,
+        segmentation: uint16[H, W], 0 background, i + 1 for ``labels[i]``; one segment is one
+            object,
             though something in front may cut it in pieces.
         labels: Category of each segment; instances of one category repeat it.
         prompt: Noun phrase.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Matches a noun phrase to the category names of a segmentation: "the black bowl" -> akita_black_bowl."""
+"""Matches a noun phrase to category names: "the black bowl" -> akita_black_bowl."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def score(prompt: str, label: str) -> float:
     only_asked = asked_set - named_set - _PACKAGING
     only_named = named_set - asked_set - _PACKAGING
     shared = asked_set & named_set
-    if not shared - COLOURS - _PACKAGING and shared != asked_set:
+    if not shared - COLOURS or (not shared - _PACKAGING and shared != asked_set):
         return 0.0
     if only_asked & COLOURS and named_set & COLOURS:
         return 0.0

@@ -15,7 +15,7 @@ from praxis_perception.backend import Finding, PerceptionError, View
 from praxis_perception.projection import Camera, rotation_matrix
 
 Render = Callable[..., Awaitable[Any]]
-"""Awaitable call of the simulator's ``render_camera``; gives its response, None without an answer."""
+"""Call of the simulator's ``render_camera``; its response, None without an answer."""
 
 
 class OracleBackend:

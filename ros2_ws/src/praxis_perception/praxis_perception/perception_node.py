@@ -51,8 +51,8 @@ class PerceptionParameters(ParameterModel):
 class PerceptionNode(Node):
     """Two services; requests wait for their views without blocking the executor."""
 
-    def __init__(self) -> None:
-        super().__init__('perception')
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__('perception', **kwargs)
         self._parameters = declare(self, PerceptionParameters)
         parameters = self._parameters.value
         self._contract = load_contract(parameters.contract)
@@ -192,7 +192,11 @@ class PerceptionNode(Node):
 
     def _report(self) -> tuple[int, str, dict[str, Any]]:
         ready = self._client.service_is_ready()
-        values = {'served': self._served, 'failed': self._failed, 'last_ms': f'{self._last_ms:.1f}'}
+        values = {
+            'served': self._served,
+            'failed': self._failed,
+            'last_ms': f'{self._last_ms:.1f}',
+        }
         if not ready:
             return Level.WARN, 'render_camera is not there', values
         return Level.OK, 'ready', values

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pinhole projection and back-projection between pixels and the world.
 
-Pixels are integer indices of pixel centres (row, col), row 0 at the top, as in ``CameraInfo``: the ray of
-pixel (v, u) passes ((u - cx) / fx, (v - cy) / fy, 1) in the optical frame (z forward, x right, y down).
+Pixels are integer indices of pixel centres (row, col), row 0 at the top, as in ``CameraInfo``:
+the ray of pixel (v, u) passes ((u - cx) / fx, (v - cy) / fy, 1) in the optical frame (z
+forward, x right, y down).
 """
 
 from __future__ import annotations
