@@ -69,6 +69,7 @@ def test_every_suite_of_the_wheels_is_listed_in_the_benchmarks_order(platform):
         for variant in ('', '_task', '_swap', '_lan', '_object', '_env'):
             assert suites.count(f'libero_{base}{variant}') == 10
     assert suites.count('libero_90') == 90
+    assert 'libero_spatial_with_red_box' not in suites  # its red box is in no wheel
     assert tasks[SPATIAL].instruction == (
         'pick up the black bowl between the plate and the ramekin and place it on the plate'
     )

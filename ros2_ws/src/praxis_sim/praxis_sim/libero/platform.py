@@ -237,7 +237,10 @@ class LiberoPlatform:
         while len(self._scenes) >= self._cache_size:
             self._current = None
             self._evict()
-        scene = Scene(files)
+        try:
+            scene = Scene(files)
+        except (OSError, ValueError, KeyError, AssertionError) as error:
+            raise PlatformError(f'{task_id} cannot be built: {error!r}') from error
         self._scenes[task_id] = (scene, None)
         return scene
 
