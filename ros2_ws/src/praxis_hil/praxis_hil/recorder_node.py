@@ -89,11 +89,10 @@ class RecorderNode(AutostartNode):
         for path in unfinished_bags(bag_root):
             if dataset and is_saved(path, dataset_root):
                 continue
-            self.get_logger().warning(
-                f'unfinished episode {path}; recover it with '
-                f'`praxis bag recover {shlex.quote(str(path))}`'
-                + (f' --dataset {shlex.quote(str(dataset_root))}`' if dataset else '')
-            )
+            command = f'praxis bag recover {shlex.quote(str(path))}'
+            if dataset:
+                command += f' --dataset {shlex.quote(str(dataset_root))}'
+            self.get_logger().warning(f'unfinished episode {path}; recover it with `{command}`')
         topics = self._contract.deployment.topics
         self._status_publisher = self.create_publisher(
             EpisodeStatus, topics.episode_status, qos.LATCHED
