@@ -17,6 +17,7 @@ from praxis_core.parameters import declare
 from praxis_interfaces.msg import Command, ControlStatus, StateVector
 from praxis_interfaces.srv import AcquireLease, ReleaseLease, SetControlMode
 from rclpy.clock import Clock, ClockType
+from rclpy.duration import Duration
 from rclpy.node import Node
 from std_srvs.srv import Trigger
 
@@ -28,6 +29,8 @@ from praxis_control.gate import ControlSpec
 from praxis_control.modes import Actor, Mode, Reason
 
 _STATUS_HZ = 10.0
+_FAREWELL_S = 0.5
+"""Longest that the last hold may take to reach the robot."""
 _NS = 1_000_000_000
 
 Response = TypeVar(
@@ -98,6 +101,7 @@ class ArbiterNode(Node):
             Mode.HOLD, Actor.HUMAN.value, 'the arbiter shuts down', now
         )
         self._emit(executed, now)
+        self._command.wait_for_all_acked(Duration(seconds=_FAREWELL_S))
 
     # Topics
 

@@ -151,7 +151,7 @@ def test_signal_leaves_a_hold_and_ends_with_zero(start, graph_probe, number):
     robot.request()
     robot.commands.wait_for(lambda c: c.source == 'policy')
     assert arbiter.stop(number) == 0
-    assert robot.commands.messages[-1].hold
+    wait_until(lambda: robot.commands.messages[-1].hold, message='a hold at the end')
     assert 'Traceback' not in arbiter.output
 
 
