@@ -125,15 +125,16 @@ def test_rotation_about_z_turns_the_gripper(platform):
     assert after.eef['arm'].position == pytest.approx(before.eef['arm'].position, abs=0.01)
 
 
-def test_motion_stops_within_two_ticks_of_hold(platform):
+@pytest.mark.parametrize('axis', range(3))
+def test_motion_stops_within_one_tick_of_hold(platform, axis):
     platform.reset('tabletop/reach', 1, -1, {})
-    for _ in range(6):
-        platform.step(action(z=1.0))
-    platform.step(action())
-    start = platform.step(action()).eef['arm'].position
-    for _ in range(10):
-        end = platform.step(action()).eef['arm'].position
-    assert np.linalg.norm(end - start) < 0.004
+    command = action()
+    command[axis] = 1.0
+    for _ in range(4):
+        last = platform.step(command).eef['arm'].position
+    for _ in range(8):
+        held = platform.step(action()).eef['arm'].position
+        assert np.linalg.norm(held - last) < 0.005
 
 
 def test_gripper_minus_one_opens_and_plus_one_closes(platform):
