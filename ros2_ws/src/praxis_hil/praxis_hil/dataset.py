@@ -54,6 +54,12 @@ class Dataset:
     def __init__(self, root: Path, contract: Contract) -> None:
         self._dataset = LeRobotWriter(root, contract)
 
+    def has(self, uuid: str) -> bool:
+        """Tell whether an episode of that UUID is saved."""
+        index = self._dataset.index
+        index.refresh()
+        return index.find(uuid) is not None
+
     def begin(
         self, uuid: str, task: str, custom: dict[str, str], assembler: Assembler
     ) -> DatasetEpisode:

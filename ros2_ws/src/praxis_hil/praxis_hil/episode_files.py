@@ -77,10 +77,12 @@ class EpisodeFiles:
             metadata: JSON object or empty.
 
         Raises:
-            ValueError: `uuid` is none, or `metadata` is no JSON object.
+            ValueError: `uuid` is none or taken, or `metadata` is no JSON object.
             OSError: Files cannot be made.
         """
         uuid = str(uuids.UUID(uuid))
+        if self.dataset is not None and self.dataset.has(uuid):
+            raise ValueError(f'episode {uuid} is in {self.dataset_root} already')
         custom = self.custom_data(uuid, task, _json_object(metadata))
         name = f'{datetime.now():%Y%m%d_%H%M%S}_{uuid[:8]}'
         bag = BagWriter(self.bag_root / name, self.bag_storage, (), custom)

@@ -210,6 +210,15 @@ def test_requests_that_make_no_sense_are_refused(rig):
     assert refused.value.code is ErrorCode.NOT_FOUND
 
 
+def test_uuid_of_a_saved_episode_is_refused(rig):
+    uuid = rig.start().uuid
+    rig.step(4)
+    rig.recorder.stop().result(30)
+    with pytest.raises(RefusedError, match='already'):
+        rig.start(uuid=uuid)
+    assert len(list(rig.bag_root.iterdir())) == 1
+
+
 def test_discard_deletes_the_episode_in_progress_and_leaves_no_index_behind(rig):
     status = rig.start()
     rig.step(5)
