@@ -6,18 +6,17 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import Any, Literal
+from typing import Any
 
 from praxis_core import qos
 from praxis_core.contract import load_contract
 from praxis_core.diagnostics import Diagnostics, Level, StreamMonitor
 from praxis_core.errors import ErrorCode
 from praxis_core.lifecycle import AutostartNode
-from praxis_core.parameters import ParameterModel, declare
+from praxis_core.parameters import declare
 from praxis_core.process import run
 from praxis_interfaces.msg import Command, ObservationAck
 from praxis_interfaces.srv import ListTasks, RenderCamera, ResetEpisode
-from pydantic import Field
 from rclpy.lifecycle import LifecycleState, TransitionCallbackReturn
 from std_srvs.srv import Trigger
 
@@ -26,72 +25,13 @@ from praxis_sim.loop import Frame, SimulationLoop
 from praxis_sim.physics_thread import PhysicsThread
 from praxis_sim.platform import PlatformError, PlatformOptions
 from praxis_sim.publishing import ObservationPublisher
+from praxis_sim.simulator_parameters import SimulatorParameters
 from praxis_sim.stepping import LateReaders, Lockstep, RealTime
 from praxis_sim.viewer import Viewer
 
 _READERS_PERIOD = 0.1
-_FIXED = {'read_only': True}
 SUCCESS = TransitionCallbackReturn.SUCCESS
 FAILURE = TransitionCallbackReturn.FAILURE
-
-
-class SimulatorParameters(ParameterModel):
-    """Parameters of the node."""
-
-    contract: str = Field(
-        description='path of the contract of the robot that is simulated', json_schema_extra=_FIXED
-    )
-    platform: str = Field(
-        default='tabletop',
-        description='name of the platform, an entry point of praxis_sim.platforms',
-        json_schema_extra=_FIXED,
-    )
-    platform_process: str = Field(
-        default='',
-        description='Python executable of an environment that the platform runs in; empty: here',
-        json_schema_extra=_FIXED,
-    )
-    platform_options: str = Field(
-        default='', description='JSON object of options of the platform', json_schema_extra=_FIXED
-    )
-    stepping: Literal['realtime', 'lockstep'] = Field(
-        default='realtime',
-        description='step by the steady clock, or once for each command',
-        json_schema_extra=_FIXED,
-    )
-    lockstep_participants: list[str] = Field(
-        default=[],
-        description='who must acknowledge an observation before the next step, such as recorder',
-        json_schema_extra=_FIXED,
-    )
-    stall_warning_s: float = Field(
-        default=2.0, ge=0.1, description='s without an acknowledgement until a warning names it'
-    )
-    render_quality: Literal['fast', 'reference'] = Field(
-        default='fast',
-        description='fast: without shadows, reflections and multisampling',
-        json_schema_extra=_FIXED,
-    )
-    task: str = Field(
-        default='', description='first task, as listed by list_tasks; empty: the first listed'
-    )
-    seed: int = Field(default=0, ge=0, description='seed of the first episode')
-    init_state: int = Field(
-        default=-1, ge=-1, description='stored initial state of the first episode, -1: by seed'
-    )
-    depth: bool = Field(
-        default=False,
-        description='publish depth always; otherwise only while somebody subscribes',
-        json_schema_extra=_FIXED,
-    )
-    frame_prefix: str = Field(
-        default='',
-        description='in front of every TF frame but world, such as robot_1/',
-        json_schema_extra=_FIXED,
-    )
-    gui: bool = Field(
-        default=False, description="open MuJoCo's viewer window", json_schema_extra=_FIXED
-    )
 
 
 class SimulatorNode(AutostartNode):
