@@ -33,7 +33,6 @@ from rclpy.task import Future
 from rclpy.time import Time
 from sensor_msgs.msg import JointState
 
-from praxis_control.kinematics import JointActions, load_kinematics
 from praxis_control.motion import DeltaActions, MotionObservation, rotation_matrix
 from praxis_control.motion_pairing import ObservationPairing
 from praxis_control.primitives import (
@@ -389,6 +388,9 @@ def _action_map(contract: Contract, arm):
     values = (gripper.open, gripper.close) if gripper is not None else (-1.0, 1.0)
     if contract.interface.action_kind == 'delta':
         return DeltaActions(contract.action_dim, contract.gripper_index, *values)
+    # Only here, so that a delta robot needs no MuJoCo.
+    from praxis_control.kinematics import JointActions, load_kinematics
+
     names = list(contract.interface.action.names)
     limits = contract.deployment.limits
     return JointActions(

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import signal
 import threading
 import time
 from pathlib import Path
@@ -367,32 +368,8 @@ def test_node_that_stops_aborts_its_goal_and_answers(rig, host):
     assert rig.released
 
 
-def test_sigterm_ends_the_process_with_status_0(spawn):
-    process = spawn(
-        [
-            'python',
-            '-m',
-            'praxis_control.primitives_node',
-            '--ros-args',
-            '-p',
-            f'contract:={CONTRACT}',
-        ]
-    )
-    import signal
-
-    wait_until(lambda: process.pid and _has_node(), 20.0, 'node')
+def test_sigterm_ends_the_process_with_status_0(spawn, graph_probe):
+    module = ['python', '-m', 'praxis_control.primitives_node']
+    process = spawn([*module, '--ros-args', '-p', f'contract:={CONTRACT}'])
+    graph_probe.wait_for_node('primitives', 30.0)
     assert process.stop(signal.SIGTERM) == 0, process.output
-
-
-def _has_node():
-    import rclpy
-
-    context = rclpy.Context()
-    rclpy.init(context=context)
-    try:
-        node = rclpy.create_node('watch', context=context)
-        names = node.get_node_names()
-        node.destroy_node()
-        return 'primitives' in names
-    finally:
-        rclpy.shutdown(context=context)
