@@ -65,6 +65,11 @@ class Arbiter:
         return self._mode
 
     @property
+    def observed(self) -> bool:
+        """Whether any valid state has come."""
+        return self._watch.newest is not None
+
+    @property
     def lease(self) -> Lease | None:
         """Lease in force."""
         return self._leases.current

@@ -11,7 +11,7 @@ import numpy as np
 from builtin_interfaces.msg import Time
 from praxis_core import process, qos
 from praxis_core.contract import load_contract
-from praxis_core.diagnostics import Diagnostics, Level, Report, StreamMonitor
+from praxis_core.diagnostics import START_S, Diagnostics, Level, Report, StreamMonitor
 from praxis_core.errors import ErrorCode
 from praxis_core.parameters import declare
 from praxis_interfaces.msg import Command, ControlStatus, StateVector
@@ -53,7 +53,8 @@ class ArbiterNode(Node):
         options = parameters.options()
         self._lockstep = options.lockstep
         self._spec = ControlSpec.from_contract(contract)
-        self._arbiter = Arbiter(self._spec, options, time.monotonic())
+        self._started = time.monotonic()
+        self._arbiter = Arbiter(self._spec, options, self._started)
         self._seq = 0
         self._status_key: tuple | None = None
         self._logged: tuple[Reason, float] = (Reason.NONE, 0.0)
@@ -81,13 +82,15 @@ class ArbiterNode(Node):
         self.create_timer(1.0 / _STATUS_HZ, self._on_status_timer, clock=steady)
 
         self._state_monitor = StreamMonitor(
-            'state', expected_hz=None if self._lockstep else self._spec.command_hz
+            'state',
+            expected_hz=None if self._lockstep else self._spec.command_hz,
+            clock=time.monotonic,
         )
         self._command_monitor = StreamMonitor('command')
         self._diagnostics = Diagnostics(self, contract.name)
         self._diagnostics.watch(self._state_monitor)
         self._diagnostics.watch(self._command_monitor)
-        self._diagnostics.add('arbiter', self._diagnose)
+        self._diagnostics.add('arbiter', self._diagnose, patience=START_S)
         self._publish_status(time.monotonic())
         self.get_logger().info(
             f'{contract.name}: {parameters.stepping}, {self._spec.command_hz:g} Hz, '
@@ -218,6 +221,9 @@ class ArbiterNode(Node):
         """Log a reason when it changes, and the same one at most every 5 s."""
         reason, at = self._logged
         if status.reason is Reason.NONE or (status.reason is reason and now - at < 5.0):
+            return
+        waiting = status.reason is Reason.STALE_STATE and not self._arbiter.observed
+        if waiting and now - self._started < START_S:
             return
         if status.reason is reason and status.reason in (Reason.STALE_STATE, Reason.ESTOP):
             return

@@ -27,9 +27,12 @@ class Level(IntEnum):
 
 Report = tuple[int, str, Mapping[str, Any]]
 
+START_S = 30.0
+"""Steady s that a stack may take to start; until then a stream without a sample is no error."""
+
 
 class StreamMonitor:
-    """Rate, age and losses of one stream, judged on the steady clock.
+    """Rate, age and losses of one stream, from its first sample on.
 
     Args:
         name: As shown.
@@ -39,7 +42,8 @@ class StreamMonitor:
         warn_age: Seconds without a sample that are a warning; None: three periods.
         error_age: Seconds without a sample that are an error; None: 1 s, at least ten periods.
         window: Seconds over which the rate is measured.
-        clock: Steady time in s.
+        grace: Steady s until the lack of a first sample is an error.
+        clock: Time in s; None: the steady clock, or what `Diagnostics.watch` chooses.
     """
 
     def __init__(
@@ -52,7 +56,8 @@ class StreamMonitor:
         warn_age: float | None = None,
         error_age: float | None = None,
         window: float = 2.0,
-        clock: Callable[[], float] = time.monotonic,
+        grace: float = START_S,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self.name = name
         self.expected_hz = expected_hz
@@ -66,8 +71,11 @@ class StreamMonitor:
             error_age if error_age is not None or period is None else max(1.0, 10.0 * period)
         )
         self._window = max(window, 5.0 * period) if period else window
+        self._grace = grace
         self._clock = clock
-        self._started = clock()
+        self._steady = clock or time.monotonic
+        self._created = self._steady()
+        self._started = 0.0
         self._arrivals: deque[float] = deque()
         self._last: float | None = None
         self._seq: int | None = None
@@ -83,16 +91,28 @@ class StreamMonitor:
             seq: Its number; a gap counts as samples lost, a step back as a restart.
         """
         with self._lock:
-            now = self._clock()
+            now = self._now()
             self.total += 1
+            # Simulated time is 0 until it is known, and starts again with its publisher.
+            if self._last is None or self._last <= 0.0 or now < self._last:
+                self._started = now
+                self._arrivals.clear()
+            else:
+                self._arrivals.append(now)
+                self._forget(now)
             self._last = now
-            self._arrivals.append(now)
-            self._forget(now)
             if seq is not None:
                 if self._seq is not None and seq > self._seq + 1:
                     self.dropped += seq - self._seq - 1
                 self._seq = seq
             self._stamp_s = stamp_s
+
+    def follow(self, clock: Callable[[], float]) -> None:
+        """Judge by this clock, unless one was chosen at the start; call before the first tick."""
+        self._clock = self._clock or clock
+
+    def _now(self) -> float:
+        return (self._clock or self._steady)()
 
     def _forget(self, now: float) -> None:
         # half-open, so that a window holds window x rate samples, not one more
@@ -101,9 +121,9 @@ class StreamMonitor:
 
     @property
     def rate(self) -> float:
-        """Samples per second over the window, or since the start while that is shorter."""
+        """Samples per second over the window, or since the first while that is shorter."""
         with self._lock:
-            return self._rate(self._clock())
+            return self._rate(self._now())
 
     def _rate(self, now: float) -> float:
         self._forget(now)
@@ -112,17 +132,17 @@ class StreamMonitor:
 
     @property
     def age(self) -> float:
-        """Seconds since the last sample, or since the start."""
+        """Seconds since the last sample; steady ones since the start while there is none."""
         with self._lock:
-            return self._age(self._clock())
+            return self._age(self._now())
 
     def _age(self, now: float) -> float:
-        return now - (self._started if self._last is None else self._last)
+        return self._steady() - self._created if self._last is None else now - self._last
 
     def report(self) -> Report:
         """Give level, message and values; losses since the last report are a warning."""
         with self._lock:
-            now = self._clock()
+            now = self._now()
             rate, age = self._rate(now), self._age(now)
             lost, self._reported_drops = self.dropped - self._reported_drops, self.dropped
             values = {
@@ -139,6 +159,9 @@ class StreamMonitor:
         return level, message, values
 
     def _judge(self, rate: float, age: float, lost: int, now: float) -> tuple[Level, str]:
+        if self._last is None and self.expected_hz:
+            level = Level.WARN if age < self._grace else Level.ERROR
+            return level, f'no sample yet, waiting for {age:.0f} s'
         if self._error_age is not None and age > self._error_age:
             return Level.ERROR, f'no sample for {age:.2f} s'
         settled = now - self._started >= self._window
@@ -168,25 +191,44 @@ class Diagnostics:
         self._hardware_id = hardware_id
         self._sources: dict[str, Callable[[], Report]] = {}
         self._levels: dict[str, Level] = {}
+        self._quiet_until: dict[str, float] = {}
         self._publisher = node.create_publisher(
             DiagnosticArray, '/diagnostics', QoSProfile(depth=10)
         )
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._timer = node.create_timer(period, self.publish, clock=steady)
+        if node.get_clock().ros_time_is_active:
+            self.add('clock', self._report_clock, patience=START_S)
 
     def watch(self, monitor: StreamMonitor) -> StreamMonitor:
-        """Report a stream."""
-        self.add(monitor.name, monitor.report)
+        """Report a stream.
+
+        Where the node follows simulated time, the stream is judged in it: in lockstep time may
+        stand still, and nothing is due meanwhile. That nobody publishes the clock any more is
+        reported on its own.
+        """
+        if self._node.get_clock().ros_time_is_active:
+            monitor.follow(self._node_time)
+        self.add(monitor.name, monitor.report, patience=START_S)
         return monitor
 
-    def add(self, name: str, report: Callable[[], Report]) -> None:
-        """Report what a function says: level (0 OK, 1 warning, 2 error), message, values."""
+    def add(self, name: str, report: Callable[[], Report], *, patience: float = 0.0) -> None:
+        """Report what a function says: level (0 OK, 1 warning, 2 error), message, values.
+
+        Args:
+            name: As shown.
+            report: The function.
+            patience: Steady s within which a warning is published but not logged, because a stack
+                that starts is not whole at once.
+        """
         self._sources[name] = report
+        self._quiet_until[name] = time.monotonic() + patience
 
     def remove(self, name: str) -> None:
         """Stop reporting."""
         self._sources.pop(name, None)
         self._levels.pop(name, None)
+        self._quiet_until.pop(name, None)
 
     def publish(self) -> None:
         """Ask every source and publish one message."""
@@ -194,6 +236,19 @@ class Diagnostics:
         message.header.stamp = self._node.get_clock().now().to_msg()
         message.status = [self._status(name, report) for name, report in [*self._sources.items()]]
         self._publisher.publish(message)
+
+    def _node_time(self) -> float:
+        return self._node.get_clock().now().nanoseconds * 1e-9
+
+    def _report_clock(self) -> Report:
+        now = self._node_time()
+        publishers = self._node.count_publishers(self._node.resolve_topic_name('/clock'))
+        values = {'time_s': f'{now:.3f}', 'publishers': publishers}
+        if publishers:
+            return Level.OK, f'{now:.3f} s', values
+        if now > 0.0:
+            return Level.ERROR, f'simulated time stopped at {now:.3f} s: no publisher', values
+        return Level.WARN, 'no publisher of simulated time yet', values
 
     def _status(self, name: str, report: Callable[[], Report]) -> DiagnosticStatus:
         try:
@@ -211,10 +266,11 @@ class Diagnostics:
         )
 
     def _log_change(self, name: str, level: Level, text: str) -> None:
-        before = self._levels.get(name, Level.OK)
-        self._levels[name] = level
-        if level == before:
+        if level == self._levels.get(name, Level.OK):
             return
+        if level == Level.WARN and time.monotonic() < self._quiet_until.get(name, 0.0):
+            return
+        self._levels[name] = level
         log = self._node.get_logger()
         if level == Level.OK:
             log.info(f'{name}: well again, {text}')

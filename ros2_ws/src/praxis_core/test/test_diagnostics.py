@@ -1,4 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
+import time
+from types import SimpleNamespace
+
 import pytest
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from hypothesis import given
@@ -7,6 +10,8 @@ from praxis_core.diagnostics import Diagnostics, Level, StreamMonitor
 from praxis_core.testing import wait_until
 from rclpy.node import Node
 from rclpy.parameter import Parameter
+from rclpy.time import Time
+from rosgraph_msgs.msg import Clock as ClockMessage
 
 
 class Clock:
@@ -67,11 +72,33 @@ def test_silence_is_a_warning_then_an_error(clock):
     assert monitor.rate == 0.0
 
 
-def test_a_stream_that_never_came_is_an_error_after_a_while(clock):
-    monitor = StreamMonitor('wrist', 20.0, clock=clock)
+def test_a_stream_that_never_came_is_a_warning_then_an_error(clock):
+    monitor = StreamMonitor('wrist', 20.0, grace=5.0, clock=clock)
+    clock.now += 4.9
+    assert monitor.report()[:2] == (Level.WARN, 'no sample yet, waiting for 5 s')
+    clock.now += 0.2
+    assert monitor.report()[0] == Level.ERROR
+    monitor.tick()
     assert monitor.report()[0] == Level.OK
-    clock.now += 1.5
-    assert monitor.report()[:2] == (Level.ERROR, 'no sample for 1.50 s')
+
+
+def test_a_stream_is_judged_from_its_first_sample_on(clock):
+    monitor = StreamMonitor('wrist', 20.0, clock=clock)
+    clock.now += 25.0
+    feed(monitor, clock, 20.0, 0.5)
+    assert monitor.report()[:2] == (Level.OK, '20.0 Hz')
+
+
+@pytest.mark.parametrize('began', [0.0, 500.0], ids=['unknown', 'of an earlier publisher'])
+def test_time_that_becomes_known_or_starts_again_is_no_gap(clock, began):
+    clock.now = began
+    monitor = StreamMonitor('wrist', 20.0, clock=clock)
+    monitor.tick()
+    clock.now = 40.0
+    for _ in range(41):
+        clock.now += 0.05
+        monitor.tick()
+        assert monitor.report()[0] == Level.OK
 
 
 def test_a_stream_on_demand_may_be_silent(clock):
@@ -107,16 +134,77 @@ def test_drops_are_the_numbers_left_out(seen):
 
 
 @pytest.fixture
-def diagnosed(graph_probe):
-    node = Node('device', parameter_overrides=[Parameter('use_sim_time', value=True)])
-    diagnostics = Diagnostics(node, 'panda', period=0.05)
-    graph_probe.spin(node)
-    yield node, diagnostics, graph_probe.collect(DiagnosticArray, '/diagnostics')
-    node.destroy_node()
+def diagnose(graph_probe):
+    nodes = []
+
+    def diagnose(**parameters):
+        overrides = [Parameter(name, value=value) for name, value in parameters.items()]
+        node = Node('device', parameter_overrides=overrides)
+        nodes.append(node)
+        diagnostics = Diagnostics(node, 'panda', period=0.05)
+        graph_probe.spin(node)
+        return node, diagnostics, graph_probe.collect(DiagnosticArray, '/diagnostics')
+
+    yield diagnose
+    for node in nodes:
+        node.destroy_node()
 
 
-def test_reports_reach_the_topic_though_simulated_time_stands_still(diagnosed):
-    _, diagnostics, received = diagnosed
+@pytest.fixture
+def diagnosed(diagnose):
+    return diagnose()
+
+
+class SimulatedTime:
+    """Publishes /clock, a step at a time."""
+
+    def __init__(self, probe, node):
+        self.node, self.probe = node, probe
+        self.publisher = probe.publisher(ClockMessage, '/clock', readers=1)
+
+    def show(self, seconds):
+        message = ClockMessage(clock=Time(seconds=seconds).to_msg())
+
+        def shown():
+            self.publisher.publish(message)
+            return self.node.get_clock().now().nanoseconds == round(seconds * 1e9)
+
+        wait_until(shown, message=f'time {seconds}')
+
+
+def named(message, name):
+    return next(status for status in message.status if status.name == f'device: {name}')
+
+
+def test_simulated_time_that_stands_still_makes_nothing_stale(diagnose, graph_probe):
+    node, diagnostics, received = diagnose(use_sim_time=True)
+    monitor = diagnostics.watch(StreamMonitor('wrist', 20.0, error_age=0.2))
+    simulated = SimulatedTime(graph_probe, node)
+    for step in range(1, 6):
+        simulated.show(1.0 + step / 20)
+        monitor.tick()
+    began = time.monotonic()
+    last = received.wait_for(lambda _: time.monotonic() - began > 0.6)
+    since = received.messages[received.messages.index(last) :]
+    assert {named(message, 'wrist').level for message in since} == {DiagnosticStatus.OK}
+    simulated.show(2.0)
+    received.wait_for(lambda m: named(m, 'wrist').level == DiagnosticStatus.ERROR)
+
+
+def test_a_dead_publisher_of_simulated_time_is_an_error(diagnose, graph_probe):
+    node, _, received = diagnose(use_sim_time=True)
+    received.wait_for(lambda m: named(m, 'clock').level == DiagnosticStatus.WARN)
+    simulated = SimulatedTime(graph_probe, node)
+    simulated.show(3.0)
+    received.wait_for(lambda m: named(m, 'clock').level == DiagnosticStatus.OK)
+    graph_probe.node.destroy_publisher(simulated.publisher)
+    dead = received.wait_for(lambda m: named(m, 'clock').level == DiagnosticStatus.ERROR)
+    assert named(dead, 'clock').message == 'simulated time stopped at 3.000 s: no publisher'
+
+
+def test_reports_reach_the_topic_though_simulated_time_stands_still(diagnose):
+    _, diagnostics, received = diagnose(use_sim_time=True)
+    diagnostics.remove('clock')
     diagnostics.watch(StreamMonitor('wrist'))
     diagnostics.add('disk', lambda: (1, 'nearly full', {'free_gb': 3}))
     message = received.wait_for(lambda message: len(message.status) == 2)
@@ -165,6 +253,32 @@ def test_only_a_change_of_level_is_logged(rclpy_context):
         'disk: level 2',
         'disk: well again, level 0',
         'disk: last',
+    ]
+    node.destroy_node()
+    probe.close()
+
+
+def test_a_warning_while_a_stack_starts_is_logged_when_it_lasts(rclpy_context, monkeypatch):
+    from praxis_core.testing import GraphProbe
+    from rcl_interfaces.msg import Log
+
+    now = time.monotonic()
+    monkeypatch.setattr('praxis_core.diagnostics.time', SimpleNamespace(monotonic=lambda: now))
+    probe = GraphProbe()
+    node = Node('device')
+    diagnostics = Diagnostics(node, 'panda', period=1000.0)
+    logs = probe.collect(Log, '/rosout', 100)
+    wait_until(lambda: node.count_subscribers('/rosout'), message='reader of /rosout')
+    diagnostics.add('state', lambda: (1, 'none yet', {}), patience=30.0)
+    diagnostics.publish()
+    diagnostics.add('broken', lambda: (2, 'at once', {}), patience=30.0)
+    diagnostics.publish()
+    now += 30.0
+    diagnostics.publish()
+    logs.wait_for(lambda log: log.msg == 'state: none yet')
+    assert [log.msg for log in logs.messages if log.name == 'device'] == [
+        'broken: at once',
+        'state: none yet',
     ]
     node.destroy_node()
     probe.close()

@@ -129,7 +129,8 @@ class SimulatorNode(AutostartNode):
         self._entities = [(self.destroy_subscription, entity) for entity in subscriptions]
         self._entities += [(self.destroy_service, entity) for entity in services]
         hertz = 1.0 / self._loop.platform.control_period
-        self._steps = StreamMonitor('steps', None if lockstep else hertz)
+        # On the steady clock: the simulated one stops with the steps.
+        self._steps = StreamMonitor('steps', None if lockstep else hertz, clock=time.monotonic)
         self._diagnostics = Diagnostics(self, f'simulator:{self._parameters.value.platform}')
         self._diagnostics.watch(self._steps)
         self._diagnostics.add('simulation', self._report)
