@@ -17,6 +17,7 @@ import numpy as np
 from praxis_core.contract import Contract
 from praxis_core.images import compressed_rgb, rgb_array
 
+from praxis_data.log_time import MAX_LEAD_NS, LogClock
 from praxis_data.messages import Codec, codec, stamp_ns
 from praxis_data.streams import FOLLOWED, GAP, Sample, Stream
 
@@ -106,6 +107,7 @@ class Assembler:
         rows: Rows returned so far.
         leading_ticks: Ticks before the first row, for which a stream had no sample yet.
         late, invalid, duplicates: Messages left out, by stream.
+        implausible: The same, because their stamp is far ahead of the log time.
         stale_rows: Rows in which at least one stream repeats its last sample.
         stale: The same by stream.
     """
@@ -153,6 +155,7 @@ class Assembler:
         self._handlers = {topic.strip('/'): f for topic, f in self._handlers.items()}
 
         self._log = -1
+        self._stamps = LogClock(by_stamps=True)
         self._t0: int | None = None
         self._tick_number = 0
         self._reset: int | None = None
@@ -166,6 +169,7 @@ class Assembler:
         self.late: Counter[str] = Counter()
         self.invalid: Counter[str] = Counter()
         self.duplicates: Counter[str] = Counter()
+        self.implausible: Counter[str] = Counter()
         self.last_invalid = ''
 
     @property
@@ -201,6 +205,7 @@ class Assembler:
             'late': dict(sorted(self.late.items())),
             'invalid': dict(sorted(self.invalid.items())),
             'duplicates': dict(sorted(self.duplicates.items())),
+            'implausible': dict(sorted(self.implausible.items())),
             **({'last_invalid': self.last_invalid} if self.last_invalid else {}),
         }
 
@@ -213,8 +218,8 @@ class Assembler:
             topic: Absolute or relative; topics that no row is made from are ignored.
             typename: For example `praxis_interfaces/msg/StateVector`.
             data: Serialized message; kept until its rows are closed, so it must not change.
-            log_time_ns: Log time of its arrival, ns. None: the newest header stamp so far, for
-                bags whose log time is in another time base than their stamps.
+            log_time_ns: Log time of its arrival, ns. None: the newest plausible header stamp so
+                far, for bags whose log time is in another time base than their stamps.
 
         Raises:
             praxis_data.messages.MessageError: The type is unknown.
@@ -231,6 +236,8 @@ class Assembler:
         try:
             message = self._codec.decode(typename, data)
             stamp = stamp_ns(message.header.stamp)
+            if log_time_ns is None:
+                self._follow(stamp, is_state=handler == self._add_state)
             if camera is not None:
                 self._add_image(camera, stamp, message, typename, data)
             else:
@@ -238,9 +245,11 @@ class Assembler:
         except (ValueError, AttributeError) as error:
             self._refuse(camera or name, error)
             return rows
-        if log_time_ns is None:
-            self._log = max(self._log, stamp)
         return rows + self._drain()
+
+    def _follow(self, stamp: int, is_state: bool) -> None:
+        self._stamps.accept(stamp, is_state)
+        self._log = max(self._log, self._stamps.now)
 
     def advance(self, log_time_ns: int) -> list[Row]:
         """Let log time pass without a message and return the rows that closes."""
@@ -267,7 +276,9 @@ class Assembler:
 
     def _put(self, stream: Stream, stamp: int, seq: int, value: Any, closed: int | None) -> None:
         """Add a sample unless it belongs to a tick that is closed (stamp < `closed`)."""
-        if closed is not None and stamp < closed:
+        if 0 < self._log < stamp - MAX_LEAD_NS:
+            self.implausible[stream.name] += 1
+        elif closed is not None and stamp < closed:
             self.late[stream.name] += 1
         elif not stream.add(stamp, seq, value):
             self.duplicates[stream.name] += 1

@@ -120,6 +120,24 @@ def test_foreign_bag_with_wall_clock_log_time_converts(tmp_path, contract):
     assert compare_episodes(live, 0, done.dataset_path, 0).rows_equal
 
 
+def test_stamp_in_the_far_future_does_not_end_a_foreign_bag(tmp_path, contract):
+    events = em.episode(10)
+    glitch = em.image(em.tick(4) + 3600 * 10**9, 'top', em.picture(0))
+    later = em.state(em.tick(4) + 3600 * 10**9, 99, [0.0, 0.0, 0.0])
+    at = next(i for i, e in enumerate(events) if e.stamp > em.tick(4))
+    _, live = record(tmp_path, contract, events)
+    with BagWriter(
+        tmp_path / 'foreign',
+        'mcap',
+        [BagTopic(f'/{e.topic}', e.typename) for e in events],
+    ) as writer:
+        for event in [*events[:at], glitch, later, *events[at:]]:
+            writer.write(f'/{event.topic}', event.data, 1)
+    done = convert_bag(tmp_path / 'foreign', tmp_path / 'c', contract=contract, task='push')
+    assert done.assembly['implausible'] == {'state': 1, 'top': 1}
+    assert compare_episodes(live, 0, tmp_path / 'c', 0).rows_equal
+
+
 def test_cut_off_bag_gives_a_prefix_of_the_live_episode(tmp_path, contract):
     events = em.episode(40)
     bag, live = record(tmp_path, contract, events)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import uuid as uuids
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -13,14 +13,17 @@ from enum import IntEnum
 from praxis_core.errors import ErrorCode
 from praxis_data import messages
 from praxis_data.bag import BagTopic
+from praxis_data.log_time import LogClock, header_stamp_ns
 
 from praxis_hil.acknowledgement import Observation, ObservationTracker
 from praxis_hil.disk_space import DiskGuard
 from praxis_hil.image_encoding import ImageEncoder
-from praxis_hil.log_time import LogClock, header_stamp_ns
 from praxis_hil.pipeline import Pipeline
 from praxis_hil.session import Progress, Saved, Session
 from praxis_hil.topics import Kind, RecordedTopic
+
+_MOST_EARLY = 256
+"""Messages that wait for the first state to tell the time base."""
 
 
 class State(IntEnum):
@@ -88,6 +91,10 @@ class EpisodeRecorder:
         max_waiting_bytes: Of messages between subscription and bag; beyond it they are dropped
             and counted.
         workers: Threads that encode images.
+
+    Attributes:
+        implausible: Header stamps of the episode that were too far ahead to be true, by topic.
+        pipeline: Messages on their way.
     """
 
     def __init__(
@@ -119,6 +126,10 @@ class EpisodeRecorder:
         self._remembered: dict[str, deque[bytes]] = {
             topic.name: deque(maxlen=topic.remembered) for topic, _ in routes if topic.remembered
         }
+        # Of an episode whose log time has not begun; None otherwise.
+        self._early: list[tuple[str, bytes, int]] | None = None
+        self._warned_of_base = False
+        self.implausible: Counter[str] = Counter()
         self._withheld: deque[Observation] = deque()
         self._last = Status()
         self._ended_alone: Future[Saved] | None = None
@@ -178,15 +189,15 @@ class EpisodeRecorder:
             raise RefusedError(ErrorCode.INVALID_REQUEST, str(error)) from error
         except OSError as error:
             raise RefusedError(ErrorCode.WRITE_FAILED, str(error)) from error
-        self._clock.reset()
         self._sequence.clear()
+        self.implausible.clear()
         self._ended_alone = None
-        log_time = self._clock.advance(now_ns)
-        for name, remembered in self._remembered.items():
-            stored = self._routes[name].stored
-            for data in remembered:
-                self._offer(session, stored, data, log_time)
         self._session = session
+        self._early = [
+            (topic, data, now_ns) for topic, kept in self._remembered.items() for data in kept
+        ]
+        if self._clock.by_stamps is not None:
+            self._begin()
         self._announce(session, State.RECORDING)
         return self.status
 
@@ -213,7 +224,7 @@ class EpisodeRecorder:
         session = self._session
         if session is not None and uuid in ('', session.uuid):
             session.message = reason or 'discarded'
-            self._session = None
+            self._session, self._early = None, None
             result: Future[Saved] = Future()
             self.pipeline.call(lambda: self._saver.submit(self._discard, session, result))
             return result
@@ -249,11 +260,49 @@ class EpisodeRecorder:
             now_ns: The node's clock on arrival.
         """
         route = self._routes[topic]
+        if route.topic.remembered:
+            self._remembered[topic].append(data)
+        if route.topic.kind is Kind.STATE:
+            self._judge(now_ns, header_stamp_ns(data))
+        if self._early is None:
+            self._ingest(route, data, now_ns)
+            return
+        self._early.append((topic, data, now_ns))
+        if self._clock.by_stamps is not None or len(self._early) > _MOST_EARLY:
+            self._begin()
+
+    def _judge(self, now_ns: int, stamp_ns: int) -> None:
+        """Find out the time base, from states before the log time begins."""
+        if self._session is not None and self._early is None:
+            return
+        if not now_ns and self._session is None:
+            # Simulated time that has not arrived yet.
+            return
+        self._clock.judge(now_ns, stamp_ns)
+        if self._clock.by_stamps and not self._warned_of_base:
+            self._warned_of_base = True
+            self._on_warning(
+                f"states are stamped {stamp_ns * 1e-9:.3f} s but the recorder's clock says "
+                f'{now_ns * 1e-9:.3f} s; log time follows the stamps. Set use_sim_time to true '
+                'for simulated stamps, or set the clocks right'
+            )
+
+    def _begin(self) -> None:
+        """Let log time begin, and take in what came before."""
+        early, self._early = self._early or [], None
+        self._clock.begin()
+        for topic, data, now_ns in early:
+            self._ingest(self._routes[topic], data, now_ns)
+
+    def _ingest(self, route: _Route, data: bytes, now_ns: int) -> None:
         recorded = route.topic
         stamp = header_stamp_ns(data) if recorded.stamped else 0
-        log_time = self._clock.advance(now_ns, stamp)
-        if recorded.remembered:
-            self._remembered[topic].append(data)
+        log_time = 0
+        if self._session is not None:
+            self._clock.tick(now_ns)
+            if recorded.stamped:
+                self._accept(recorded, stamp)
+            log_time = self._clock.now
         if recorded.kind is Kind.STATE:
             self._ingest_state(route, data, stamp, log_time)
         elif recorded.kind is Kind.IMAGE:
@@ -262,6 +311,16 @@ class EpisodeRecorder:
             if recorded.sequence:
                 self._count_gaps(self._session, route, data)
             self._offer(self._session, route.stored, data, log_time)
+
+    def _accept(self, topic: RecordedTopic, stamp: int) -> None:
+        before = self._clock.now
+        if not self._clock.accept(stamp, topic.kind is Kind.STATE):
+            self.implausible[topic.name] += 1
+            if self.implausible[topic.name] == 1:
+                self._on_warning(
+                    f'{topic.name}: a header stamp is {(stamp - before) * 1e-9:.1f} s ahead of '
+                    'the recording and makes no row; further ones are counted'
+                )
 
     def _ingest_state(self, route: _Route, data: bytes, stamp: int, log_time: int) -> None:
         state = messages.decode(route.topic.typename, data)
@@ -336,6 +395,8 @@ class EpisodeRecorder:
             self._on_observation(self._withheld.popleft())
 
     def _end(self, message: str, outcome: int, note: str) -> Future[Saved]:
+        if self._early is not None:
+            self._begin()
         session, self._session = self._session, None
         session.message = message
         self._announce(session, State.SAVING)

@@ -247,8 +247,12 @@ class RecorderNode(AutostartNode):
         }
         if session is not None:
             values.update({f'dropped {topic}': n for topic, n in session.dropped.items()})
+            ahead = recorder.implausible.copy()
+            values.update({f'implausible {topic}': n for topic, n in ahead.items()})
             if session.dropped:
                 return Level.WARN, f'{status.progress.dropped} messages missing', values
+            if ahead:
+                return Level.WARN, f'{ahead.total()} header stamps far ahead', values
         if status.state.name == 'FAILED':
             return Level.ERROR, status.message, values
         return Level.OK, values['state'], values

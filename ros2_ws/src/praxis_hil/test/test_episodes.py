@@ -4,13 +4,14 @@ import os
 import uuid
 from pathlib import Path
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from praxis_core.contract import load_contract
 from praxis_core.errors import ErrorCode
 from praxis_data import messages
 from praxis_data.bag import BagReader, BagTopic
+from praxis_data.compare import compare_episodes
+from praxis_data.convert import convert_bag
 from praxis_data.layout import data_file
 from praxis_data.recover import recover_episode, unfinished_bags
 from praxis_hil.dataset import Dataset
@@ -25,6 +26,13 @@ CONTRACT = load_contract(ROOT / 'params' / 'robots' / 'tabletop.yaml')
 HZ = CONTRACT.deployment.record_hz
 CAMERAS = list(CONTRACT.interface.cameras)
 START_NS = 100_000_000_000
+
+
+def grey(camera, level=0):
+    """Return the fields of an image of one level."""
+    shape = CONTRACT.interface.cameras[camera]
+    size = {'height': shape.height, 'width': shape.width, 'step': 3 * shape.width}
+    return {**size, 'encoding': 'rgb8', 'data': bytes([level]) * (shape.height * size['step'])}
 
 
 class Rig:
@@ -68,28 +76,29 @@ class Rig:
             on_warning=self.warnings.append,
         )
         self.tick, self.environment, self.seq = 0, str(uuid.uuid4()), 0
+        self.clock_offset_ns = 0
+
+    @property
+    def stamp(self):
+        return START_NS + round(self.tick * 1e9 / HZ)
+
+    @property
+    def now(self):
+        return self.stamp + self.clock_offset_ns
 
     def send(self, topic, typename, **fields):
-        self.recorder.ingest(
-            topic, messages.encode(typename, messages.make(typename, **fields)), 0
-        )
+        data = messages.encode(typename, messages.make(typename, **fields))
+        self.recorder.ingest(topic, data, self.now)
 
     def step(self, count=1, skip_command=False):
         for _ in range(count):
-            stamp = messages.time_fields(START_NS + round(self.tick * 1e9 / HZ))
-            header = {'stamp': stamp}
+            header = {'stamp': messages.time_fields(self.stamp)}
             for camera in CAMERAS:
-                shape = CONTRACT.interface.cameras[camera]
-                pixels = np.full((shape.height, shape.width, 3), self.tick % 250, np.uint8)
                 self.send(
                     CONTRACT.image_topic(camera),
                     'sensor_msgs/msg/Image',
                     header=header,
-                    height=shape.height,
-                    width=shape.width,
-                    encoding='rgb8',
-                    step=3 * shape.width,
-                    data=pixels.tobytes(),
+                    **grey(camera, self.tick % 250),
                 )
             self.send(
                 'state',
@@ -116,7 +125,7 @@ class Rig:
 
     def start(self, task='pick up the cube', **options):
         return self.recorder.start(
-            task, options.get('uuid', ''), options.get('metadata', ''), START_NS
+            task, options.get('uuid', ''), options.get('metadata', ''), self.now
         )
 
     def rows(self, index):
@@ -326,6 +335,56 @@ def test_latched_messages_from_before_the_start_begin_the_bag(rig):
     rig.step(3)
     rig.recorder.stop().result(30)
     assert next(iter(BagReader(status.bag_path))).topic == '/robot_description'
+
+
+@pytest.mark.parametrize('idle_steps', [0, 3])
+def test_simulated_stamps_under_a_wall_clock_are_the_log_time(rig, tmp_path, idle_steps):
+    rig.clock_offset_ns = 1_700_000_000 * 10**9
+    rig.send('robot_description', 'std_msgs/msg/String', data='<robot/>')
+    rig.step(idle_steps)
+    bag = rig.start().bag_path
+    rig.step(20)
+    saved = rig.recorder.stop().result(30)
+    assert saved.frames == 20
+    assert rig.rows(0)['stale.state'].to_pylist() == [False] * 20
+    [warning] = rig.warnings
+    assert 'use_sim_time' in warning
+    times = [message.log_time_ns for message in BagReader(bag)]
+    assert times == sorted(times)
+    assert START_NS <= times[0] <= times[-1] == rig.stamp - round(1e9 / HZ)
+    convert_bag(bag, tmp_path / 'converted')
+    assert compare_episodes(rig.dataset_root, 0, tmp_path / 'converted', 0).equal
+
+
+def test_messages_before_the_first_state_are_kept_also_if_none_comes(rig):
+    status = rig.start()
+    for _ in range(3):
+        rig.send('robot_description', 'std_msgs/msg/String', data='<robot/>')
+    rig.recorder.stop().result(30)
+    assert len(list(BagReader(status.bag_path))) == 3
+
+
+@pytest.mark.parametrize('topic', ['state', CONTRACT.image_topic(CAMERAS[0])])
+def test_stamp_in_the_far_future_closes_no_row_and_is_reported(rig, tmp_path, topic):
+    bag = rig.start().bag_path
+    rig.step(8)
+    header = {'stamp': messages.time_fields(rig.stamp + 3600 * 10**9)}
+    if topic == 'state':
+        fields = {'observation_seq': rig.tick, 'episode_uuid': rig.environment}
+        fields['values'] = [0.0] * CONTRACT.state_dim
+        rig.send('state', 'praxis_interfaces/msg/StateVector', header=header, **fields)
+    else:
+        rig.send(topic, 'sensor_msgs/msg/Image', header=header, **grey(CAMERAS[0]))
+    rig.step(8)
+    saved = rig.recorder.stop().result(30)
+    assert (saved.frames, rig.recorder.implausible) == (16, {topic: 1})
+    table = rig.rows(0)
+    assert [v[0] for v in table['observation.state'].to_pylist()] == [float(k) for k in range(16)]
+    assert not any(any(table[f'stale.{name}'].to_pylist()) for name in ('state', *CAMERAS))
+    [warning] = rig.warnings
+    assert topic in warning
+    convert_bag(bag, tmp_path / 'converted')
+    assert compare_episodes(rig.dataset_root, 0, tmp_path / 'converted', 0).equal
 
 
 def test_stop_answers_only_when_bag_and_episode_are_synced(rig, monkeypatch):
