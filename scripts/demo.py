@@ -202,19 +202,29 @@ class Observer(Node):
         )
         goal = RunTask.Goal(instruction=instruction, timeout=timeout)
         handle = self._wait(
-            client.send_goal_async(goal, lambda message: progress(message.feedback.step)),
+            self._on_executor(
+                client.send_goal_async, goal, lambda message: progress(message.feedback.step)
+            ),
             30.0,
             'action run_task',
         )
         if not handle.accepted:
             raise DemoError('the planner rejected the goal; see its log')
-        response = self._wait(handle.get_result_async(), timeout + 30.0, 'result of run_task')
+        response = self._wait(
+            self._on_executor(handle.get_result_async), timeout + 30.0, 'result of run_task'
+        )
         result = response.result
         if response.status != GoalStatus.STATUS_SUCCEEDED:
             nearest = ', '.join(result.nearest_recipes)
             hint = f'; nearest recipes: {nearest}' if nearest else ''
             raise DemoError(f'planner: {result.termination_reason}: {result.error_msg}{hint}')
         return result
+
+    def _on_executor(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        """Call where responses are taken: rclpy's action client guards no request of its own."""
+        task = self._executor.create_task(call, *arguments)
+        self._until(lambda: task.done() or time.sleep(0.01), 10.0, 'the executor did not answer')
+        return task.result()
 
     def _wait(self, future: Any, timeout: float, what: str) -> Any:
         done = threading.Event()

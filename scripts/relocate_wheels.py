@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Point the CMake exports of the ROS 2 wheels at this Python and this numpy.
 
 The wheels name the headers of the machine they were built on. Run after every install that
@@ -34,6 +35,7 @@ def relocate(prefix: Path) -> int:
 
 
 def main() -> None:
+    """Rewrite the exports below the given prefix."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         'prefix', nargs='?', type=Path, default=Path(sys.prefix), help='default: this venv'

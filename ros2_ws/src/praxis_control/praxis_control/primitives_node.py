@@ -29,7 +29,6 @@ from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.client import Client
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
-from rclpy.task import Future
 from rclpy.time import Time
 from sensor_msgs.msg import JointState
 
@@ -343,10 +342,21 @@ class PrimitivesNode(Node):
         await self._ask(self._release, ReleaseLease.Request(lease_id=goal.lease_id))
         return goal
 
-    def _ask(self, client: Client, request: object) -> Future:
-        """Future of a response, None when it takes too long or the server is absent."""
+    async def _ask(self, client: Client, request: object) -> object | None:
+        """Response of an idempotent service, None when it takes too long or there is no server.
+
+        A request sent before the server is discovered is lost, and so is an answer to a client
+        that the server has not discovered; hence the wait, and the second try.
+        """
         timeout = self._parameters.value.service_timeout_s
-        return self._waits.answer(client.call_async(request), timeout)
+        await self._waits.sleep(timeout, client.service_is_ready)
+        for _ in range(2 if client.service_is_ready() else 0):
+            call = client.call_async(request)
+            answer = await self._waits.answer(call, timeout)
+            if answer is not None:
+                return answer
+            client.remove_pending_request(call)
+        return None
 
     def _check(self) -> None:
         if self._run is not None:
