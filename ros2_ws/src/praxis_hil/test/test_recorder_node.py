@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from builtin_interfaces.msg import Time
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from praxis_core import qos
 from praxis_core.contract import load_contract
 from praxis_core.errors import ErrorCode
@@ -45,7 +46,7 @@ class Robot:
         self.states = probe.publisher(StateVector, 'state', qos.SENSOR_PUBLISH, 1)
         self.commands = probe.publisher(Command, 'command', qos.COMMAND_PUBLISH, 1)
         self.truth = probe.publisher(PrivilegedState, 'privileged_state')
-        self.uuid, self.tick = 'one', 0
+        self.uuid, self.tick, self.cameras = 'one', 0, CAMERAS
         self.clock = probe.publisher(Clock, '/clock', 10, 1)
 
     def stamp(self, message):
@@ -68,7 +69,7 @@ class Robot:
                 publisher.publish(self.stamp(image))
             state = StateVector(observation_seq=self.tick, episode_uuid=self.uuid)
             state.values = [float(self.tick)] * CONTRACT.state_dim
-            state.cameras = CAMERAS
+            state.cameras = self.cameras
             self.states.publish(self.stamp(state))
             values = [0.0] * CONTRACT.action_dim
             command = Command(seq=self.tick, source='primitive', values=values, requested=values)
@@ -172,6 +173,34 @@ def test_signal_saves_the_episode_and_exits_with_0(recorder, graph_probe, tmp_pa
         'shut down' in line['metadata']['message'] or 'deactivated' in line['metadata']['message']
     )
     assert BagReader(started.bag_path).closed
+
+
+def test_standing_simulated_time_makes_no_stream_late(recorder, graph_probe):
+    process = recorder()
+    health = graph_probe.collect(DiagnosticArray, '/diagnostics')
+    robot = Robot(graph_probe)
+    robot.step(60)
+    seen = len(health.messages)
+    health.wait(seen + 4, 30.0)
+    levels = {s.name: s.level for s in health.messages[-1].status}
+    assert {f'recorder: {name}' for name in ('state', *CAMERAS)} <= levels.keys()
+    assert set(levels.values()) == {DiagnosticStatus.OK}
+    assert 'ERROR' not in process.output
+
+
+def test_camera_that_stops_is_late_in_simulated_time(recorder, graph_probe):
+    recorder()
+    health = graph_probe.collect(DiagnosticArray, '/diagnostics')
+    robot = Robot(graph_probe)
+    robot.step(2)
+    camera = f'recorder: {CAMERAS[0]}'
+    health.wait_for(lambda message: camera in [s.name for s in message.status], 30.0)
+    robot.step(2)
+    robot.images.pop(CAMERAS[0])
+    robot.cameras = CAMERAS[1:]
+    robot.step(40)
+    late = (camera, DiagnosticStatus.ERROR)
+    health.wait_for(lambda message: late in [(s.name, s.level) for s in message.status], 30.0)
 
 
 def test_unfinished_bag_is_reported_with_the_command_that_recovers_it(recorder, tmp_path):
