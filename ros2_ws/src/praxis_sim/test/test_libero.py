@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -265,6 +266,52 @@ def test_requests_that_cannot_be_met_name_the_reason(platform):
         platform.render('nonsense', 8, 8)
     with pytest.raises(PlatformError, match='image size'):
         platform.render('wrist', 0, 8)
+
+
+@pytest.fixture
+def open_contexts(monkeypatch):
+    """OpenGL contexts that are made and not freed, by the object that holds them."""
+    import mujoco
+
+    alive = []
+
+    class Counted(mujoco.GLContext):
+        def __init__(self, *size):
+            super().__init__(*size)
+            alive.append(self)
+
+        def free(self):
+            if self in alive:  # its destructor frees it again
+                alive.remove(self)
+            super().free()
+
+    monkeypatch.setattr(mujoco, 'GLContext', Counted)
+    return alive
+
+
+def test_resets_of_one_task_build_nothing_anew(platform, open_contexts):
+    platform.reset('libero_spatial/1', 0, 0, {'settle_steps': 0})
+    platform.render('agentview', 32, 32)
+    scene, renderer = platform._scenes['libero_spatial/1']
+    model, contexts = scene.model, list(renderer._contexts)
+    for init_state in range(1, 6):
+        platform.reset('libero_spatial/1', init_state, init_state, {'settle_steps': 0})
+        platform.render('wrist', 32, 32, depth=True, segmentation=True)
+        assert platform._scenes['libero_spatial/1'] == (scene, renderer)
+        assert platform._current.env.sim.model._model is model
+        assert renderer._contexts == contexts and len(open_contexts) == 1
+
+
+def test_a_change_of_task_leaves_nothing_of_the_last_one(platform, open_contexts):
+    gone = []
+    for task in ('libero_spatial/1', SPATIAL, 'libero_spatial/1'):
+        platform.reset(task, 0, 0, {'settle_steps': 0})
+        platform.render('agentview', 32, 32)
+        assert [what() for what in gone] == [None] * len(gone)
+        assert len(open_contexts) == 1
+        scene, renderer = platform._scenes[task]
+        gone = [weakref.ref(part) for part in (scene, scene.env, scene.env.sim, renderer)]
+        del scene, renderer
 
 
 def test_nothing_works_before_a_reset():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from praxis_sim import memory
 from praxis_sim.libero.catalog import Catalog
 from praxis_sim.platform import (
     CameraModel,
@@ -249,6 +250,8 @@ class LiberoPlatform:
         if renderer is not None:
             renderer.close()
         scene.close()
+        del scene, renderer
+        memory.give_back()
 
     def _active(self) -> Scene:
         if self._current is None:
