@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import shlex
 import sys
-import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -137,32 +136,18 @@ class RecorderNode(AutostartNode):
             max_waiting_bytes=p.max_waiting_mb << 20,
             workers=p.encode_threads,
         )
-        self._monitor_streams()
-        self._readers = Subscriptions(self, [t for t, _ in self._routes], self._take)
-        steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self._watch_timer = self.create_timer(WATCH_PERIOD_S, self._watch, clock=steady)
-        self._publish_status(self._recorder.status)
-        return super().on_activate(state)
-
-    def _stream_time(self) -> float:
-        """Return the time in which rates and ages are judged, s.
-
-        Simulated time stands still in an idle lockstep; then no stream is late.
-        """
-        clock = self.get_clock()
-        return clock.now().nanoseconds * 1e-9 if clock.ros_time_is_active else time.monotonic()
-
-    def _monitor_streams(self) -> None:
-        # Simulated time that has not arrived yet is 0, and then jumps.
-        if self._monitors or not self._stream_time():
-            return
         deployment = self._contract.deployment
         for topic, _ in self._routes:
             if topic.kind is not Kind.OTHER:
                 camera = deployment.cameras.get(topic.camera)
                 hz = camera.fps if camera else deployment.record_hz
-                monitor = StreamMonitor(topic.camera or topic.name, hz, clock=self._stream_time)
+                monitor = StreamMonitor(topic.camera or topic.name, hz)
                 self._monitors[topic.name] = self._diagnostics.watch(monitor)
+        self._readers = Subscriptions(self, [t for t, _ in self._routes], self._take)
+        steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self._watch_timer = self.create_timer(WATCH_PERIOD_S, self._watch, clock=steady)
+        self._publish_status(self._recorder.status)
+        return super().on_activate(state)
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """End the episode in progress and keep it; returns when all is durable."""
@@ -215,7 +200,6 @@ class RecorderNode(AutostartNode):
 
     def _watch(self) -> None:
         self._readers.adapt()
-        self._monitor_streams()
         with self._readers.lock:
             self._recorder.watch()
             recording, status = self._recorder.recording, self._recorder.status
