@@ -10,8 +10,11 @@ longer found is an error, so the table cannot rot silently.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -22,6 +25,10 @@ ROOT = Path(__file__).resolve().parents[1]
 COPIED = ('params', 'tests', 'scripts', 'pyproject.toml')
 IGNORED = shutil.ignore_patterns('__pycache__', '.pytest_cache', '*.egg-info', '*.pyc')
 SRC = 'ros2_ws/src'
+TIMEOUT_S = 300.0
+"""For one run of tests; a mutant that takes longer hangs, which its tests have noticed."""
+MEMORY_BYTES = 6 << 30
+"""Address space of one run of tests: a mutant may grow without bound."""
 
 
 class MutantError(RuntimeError):
@@ -221,7 +228,62 @@ def apply(mutant: Mutant, target: Path) -> None:
     path.write_text(text.replace(mutant.old, mutant.new))
 
 
-def run_tests(tests: tuple[str, ...], target: Path) -> subprocess.CompletedProcess:
+@dataclass(frozen=True)
+class Outcome:
+    """How a run of tests ended.
+
+    Attributes:
+        code: Exit status of pytest, None where it was killed because it took too long.
+        output: What it printed.
+    """
+
+    code: int | None
+    output: str
+
+    @property
+    def failure(self) -> str:
+        """The line of pytest that names the first failure."""
+        if self.code is None:
+            return 'a run that does not end'
+        lines = [line for line in self.output.splitlines() if line.startswith('FAILED')]
+        return lines[0] if lines else 'failed'
+
+
+def _limit_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+
+
+def run_bounded(
+    command: list[str], *, env: dict[str, str], cwd: Path, timeout: float = TIMEOUT_S
+) -> Outcome:
+    """Run a command with bounds on time and memory; nothing of its process group is left."""
+    process = subprocess.Popen(
+        command,
+        env=env,
+        cwd=cwd,
+        text=True,
+        errors='replace',
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        preexec_fn=_limit_memory,
+    )
+    code = None
+    try:
+        output, _ = process.communicate(timeout=timeout)
+        code = process.returncode
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    if code is None:
+        output, _ = process.communicate()
+    return Outcome(code, output)
+
+
+def run_tests(tests: tuple[str, ...], target: Path) -> Outcome:
     """Run tests against the copy, which comes first on the path."""
     packages = [str(path) for path in sorted((target / SRC).iterdir())]
     path = os.pathsep.join([*packages, os.environ.get('PYTHONPATH', '')]).rstrip(os.pathsep)
@@ -231,27 +293,19 @@ def run_tests(tests: tuple[str, ...], target: Path) -> subprocess.CompletedProce
         'PYTHONDONTWRITEBYTECODE': '1',
         'HYPOTHESIS_STORAGE_DIRECTORY': str(target / '.hypothesis'),
     }
-    probe = 'import praxis_core; print(praxis_core.__file__)'
-    where = subprocess.run(
-        [sys.executable, '-c', probe], env=environment, cwd=target, text=True, capture_output=True
-    ).stdout.strip()
+    probe = [sys.executable, '-c', 'import praxis_core; print(praxis_core.__file__)']
+    where = run_bounded(probe, env=environment, cwd=target).output.strip()
     if not where.startswith(str(target)):
         raise MutantError(f'the tests would import {where}, not the copy')
-    return subprocess.run(
-        [sys.executable, '-m', 'pytest', '-q', '-x', '-p', 'no:cacheprovider', *tests],
-        env=environment,
-        cwd=target,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
+    pytest = [sys.executable, '-m', 'pytest', '-q', '-x', '-p', 'no:cacheprovider', *tests]
+    return run_bounded(pytest, env=environment, cwd=target)
 
 
 def kill(mutant: Mutant) -> str:
     """Require that the tests pass on the sources and fail on the mutant.
 
     Returns:
-        The line of pytest that names the failure.
+        What noticed it.
 
     Raises:
         MutantError: The mutant survives, or the tests fail without it.
@@ -260,18 +314,17 @@ def kill(mutant: Mutant) -> str:
         target = Path(folder).resolve()
         copy_sources(target)
         sound = run_tests(mutant.tests, target)
-        if sound.returncode != 0:
-            raise MutantError(f'{mutant.name}: its tests fail as it is\n{sound.stdout[-4000:]}')
+        if sound.code != 0:
+            raise MutantError(f'{mutant.name}: its tests fail as it is\n{sound.output[-4000:]}')
         apply(mutant, target)
         mutated = run_tests(mutant.tests, target)
-        if mutated.returncode == 0:
+        if mutated.code == 0:
             raise MutantError(f'{mutant.name} survives {" ".join(mutant.tests)}')
-        if mutated.returncode != 1:
+        if mutated.code not in (1, None):
             raise MutantError(
-                f'{mutant.name}: pytest ended with {mutated.returncode}\n{mutated.stdout[-4000:]}'
+                f'{mutant.name}: pytest ended with {mutated.code}\n{mutated.output[-4000:]}'
             )
-        failures = [line for line in mutated.stdout.splitlines() if line.startswith('FAILED')]
-        return failures[0] if failures else 'failed'
+        return mutated.failure
 
 
 def main() -> int:
