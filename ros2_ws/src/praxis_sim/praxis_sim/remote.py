@@ -187,6 +187,8 @@ class RemotePlatform:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     pass_fds=descriptors,
+                    # A signal to our process group is ours: the worker is still needed to close.
+                    start_new_session=True,
                     env=_environment(self._executable, Path(self._packages)),
                 )
         except OSError as error:

@@ -12,7 +12,6 @@ import argparse
 import importlib
 import os
 import select
-import signal
 import socket
 import sys
 import threading
@@ -125,8 +124,6 @@ def main() -> int:
     parser.add_argument('--socket', type=int, required=True, help='descriptor of the socket')
     parser.add_argument('--arena', type=int, required=True, help='descriptor of the arena')
     arguments = parser.parse_args()
-    # Ctrl-C reaches the whole process group; the parent decides when the worker ends.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     stream = socket.socket(fileno=arguments.socket)
     arena = Arena(arguments.arena)
     _exit_with_parent(stream)
