@@ -12,12 +12,14 @@ from praxis_core.errors import ErrorCode
 
 from praxis_control.answers import Answers
 from praxis_control.command import ARBITER, Executed, Options, Reply, Request, Status
+from praxis_control.events import Events
 from praxis_control.freshness import Observation, ObservationWatch
 from praxis_control.gate import ControlSpec, Gate, Refusal
 from praxis_control.lease import Lease, LeaseHolder, lease_refusal
 from praxis_control.modes import Actor, Mode, Reason, transition_refusal
 from praxis_control.setpoint import Setpoint
 from praxis_control.slots import SlotEnd, Slots
+from praxis_control.takeover import Takeover
 
 _LOOKAHEAD = 16
 """Observations by which a request may be ahead of the state, which takes another way here."""
@@ -41,18 +43,13 @@ class Arbiter:
         self._slots = Slots(1.0 / spec.command_hz, now)
         self._leases = LeaseHolder()
         self._mode = Mode.AUTONOMOUS if options.enable else Mode.HOLD
-        self._human = ''
-        self._human_at = -float('inf')
-        self._armed = True
+        self._takeover = Takeover(options.rearm_s)
         self._early: dict[str, Request] = {}
         self._last_source = ARBITER
         self._empty_slots = 0
         self._publishers = 1
         self._state_at = now
-        self._event = Refusal(Reason.NONE, '')
-        self._event_at = now
-        self._refused = 0
-        self._clamped = 0
+        self._events = Events(options.reason_s, now)
 
     @property
     def deadline(self) -> float:
@@ -76,7 +73,7 @@ class Arbiter:
 
     def status(self, now: float) -> Status:
         """What there is to say about control."""
-        reason, text = self._world_fault(now) or self._event
+        reason, text = self._world_fault(now) or self._events.newest
         lease, newest, source = self._leases.current, self._watch.newest, self._active_source()
         return Status(
             mode=self._mode,
@@ -87,13 +84,13 @@ class Arbiter:
             reason=reason,
             text=text,
             model_control_enabled=self._mode is Mode.AUTONOMOUS and self._publishers <= 1,
-            refused_total=self._refused,
-            clamped_total=self._clamped,
+            refused_total=self._events.refused,
+            clamped_total=self._events.clamped,
         )
 
     def _active_source(self) -> str:
         if self._mode is Mode.TELEOP:
-            return self._human
+            return self._takeover.human
         lease = self._leases.current
         return lease.source if lease is not None and self._mode is Mode.AUTONOMOUS else ''
 
@@ -127,7 +124,7 @@ class Arbiter:
         self._slots.drop()
         if self._leases.end(Reason.RESET) is not None:
             episode = newest.episode_uuid[:8] or 'of a restarted publisher'
-            self._note(Refusal(Reason.RESET, f'episode {episode} began'), now)
+            self._events.note(Refusal(Reason.RESET, f'episode {episode} began'), now)
 
     def set_publishers(self, count: int, now: float) -> Executed | None:
         """Tell how many publish the command topic, the arbiter included."""
@@ -147,7 +144,7 @@ class Arbiter:
 
     def _world_fault(self, now: float) -> Refusal | None:
         if self._mode is Mode.ESTOP:
-            return Refusal(Reason.ESTOP, self._event.text or 'emergency stop')
+            return Refusal(Reason.ESTOP, self._events.newest.text or 'emergency stop')
         fault = self._publisher_fault() or self._watch.state_fault(now)
         # A human sees the robot; a camera that stalls blinds a source that does not.
         if fault is None and self._mode is not Mode.TELEOP:
@@ -169,12 +166,11 @@ class Arbiter:
         return executed or (self._hold_now() if taken else None)
 
     def _takes_over(self, request: Request, now: float) -> bool:
-        if now - self._human_at >= self.options.rearm_s:
-            self._armed = True
-        self._human_at = now
-        if self._mode is Mode.ESTOP or (self._mode is not Mode.TELEOP and not self._armed):
+        takeover = self._takeover
+        takeover.requested(now)
+        if self._mode is Mode.ESTOP or (self._mode is not Mode.TELEOP and not takeover.armed):
             return False
-        self._human = request.source
+        takeover.human = request.source
         if self._mode is Mode.TELEOP:
             return False
         self._enter(Mode.TELEOP, Refusal(Reason.TAKEOVER, f'{request.source} took over'), now)
@@ -183,7 +179,7 @@ class Arbiter:
     def _decide(self, request: Request, now: float) -> Executed | None:
         refusal = self._may_command(request, now)
         if refusal is not None:
-            self._refuse(request, refusal, now)
+            self._events.refuse(request.source, refusal, now)
             return None
         late = self._answers.refusal(request, self._watch, now)
         refusal = (
@@ -193,7 +189,7 @@ class Arbiter:
         )
         if refusal is None:
             return self._accept(request, now)
-        self._refuse(request, refusal, now)
+        self._events.refuse(request.source, refusal, now)
         if refusal.reason in _LATE or (self.options.lockstep and late is not None):
             return None
         self._slots.drop()
@@ -212,7 +208,9 @@ class Arbiter:
                 f'of {self.options.rearm_s:g} s',
             )
         if self._mode is Mode.TELEOP:
-            return Refusal(Reason.TAKEOVER, f'{source} refused: {self._human} has control')
+            return Refusal(
+                Reason.TAKEOVER, f'{source} refused: {self._takeover.human} has control'
+            )
         if self._mode is Mode.HOLD:
             return Refusal(Reason.OPERATOR, f'{source} refused: model control is not enabled')
         self._expire(now)
@@ -228,13 +226,11 @@ class Arbiter:
 
     def _execute(self, request: Request, now: float) -> Executed:
         values, clamped = self._gate.limit(request.values, self._setpoint.last)
-        self._clamped += clamped
         self._setpoint.executed(values)
         self._answers.executed(request.observation_seq)
         self._empty_slots = 0
         self._last_source = request.source
-        if now - self._event_at >= self.options.reason_s:
-            self._event = Refusal(Reason.NONE, '')
+        self._events.executed(clamped, now)
         return Executed(
             source=request.source,
             lease_id=request.lease_id,
@@ -249,16 +245,6 @@ class Arbiter:
             chunk_index=request.chunk_index,
         )
 
-    def _refuse(self, request: Request, refusal: Refusal, now: float) -> None:
-        self._refused += 1
-        text = refusal.text
-        if not text.startswith(request.source):
-            text = f'{request.source} refused: {text}'
-        self._note(Refusal(refusal.reason, text), now)
-
-    def _note(self, event: Refusal, now: float) -> None:
-        self._event, self._event_at = event, now
-
     # Time
 
     def tick(self, now: float) -> Executed | None:
@@ -270,7 +256,7 @@ class Arbiter:
         fault = self._world_fault(now)
         if fault is not None:
             if self._active_source() and self._last_source != ARBITER:
-                self._note(fault, now)
+                self._events.note(fault, now)
             self._slots.drop()
             return self._hold()
         if isinstance(end, Request) and self._may_command(end, now) is None:
@@ -287,7 +273,7 @@ class Arbiter:
         self._empty_slots += 1
         if self._empty_slots == self.options.silent_ticks:
             text = f'{source} has sent nothing to execute for {self._empty_slots} ticks'
-            self._note(Refusal(Reason.SOURCE_SILENT, text), now)
+            self._events.note(Refusal(Reason.SOURCE_SILENT, text), now)
 
     def _idle(self, now: float) -> Executed | None:
         newest, limit = self._watch.newest, self.options.idle_hold_s
@@ -297,7 +283,7 @@ class Arbiter:
         source = self._active_source()
         if source and not self._answers.answered(newest.seq):
             text = f'{source} has sent nothing for {waited:.1f} s'
-            self._note(Refusal(Reason.SOURCE_SILENT, text), now)
+            self._events.note(Refusal(Reason.SOURCE_SILENT, text), now)
         return self._hold()
 
     def _expire(self, now: float) -> None:
@@ -309,7 +295,7 @@ class Arbiter:
             f'{lease.source} has sent nothing for {now - lease.renewed_at:.3f} s, '
             f'its lease of {lease.duration:g} s expired'
         )
-        self._note(Refusal(Reason.SOURCE_SILENT, text), now)
+        self._events.note(Refusal(Reason.SOURCE_SILENT, text), now)
 
     # Holding
 
@@ -319,7 +305,7 @@ class Arbiter:
         self._early.clear()
         self._slots.drop()
         self._empty_slots = 0
-        self._note(why, now)
+        self._events.note(why, now)
 
     def _hold_now(self) -> Executed | None:
         """Stop at once in real time; in lockstep the robot stands until it is answered."""
@@ -369,7 +355,8 @@ class Arbiter:
         text = f'{source or "an unnamed caller"} set {wanted.name.lower()}'
         if wanted is Mode.TELEOP:
             humans = self.options.human_sources
-            self._human = source if source in humans or not humans else humans[0]
+            known = source in humans or not humans
+            self._takeover.human = source if known else humans[0]
         reason = _STOPPED_BY.get(wanted, Reason.OPERATOR)
         self._enter(wanted, Refusal(reason, f'{text}: {why}' if why else text), now)
         if self.options.lockstep and wanted is Mode.AUTONOMOUS:
@@ -381,7 +368,7 @@ class Arbiter:
         left, self._mode = self._mode, mode
         newest = self._watch.newest
         if left is Mode.TELEOP or mode is Mode.HOLD:
-            self._armed = False
+            self._takeover.disarm()
         if left is Mode.ESTOP and newest is not None:
             self._setpoint.adopt(newest.values, keep_gripper=True)
         if mode is Mode.AUTONOMOUS and newest is not None:
@@ -399,9 +386,9 @@ class Arbiter:
         if reply is not None:
             return reply
         if self._mode is Mode.ESTOP:
-            return Reply(ErrorCode.ESTOPPED, self._event.text or 'emergency stop')
+            return Reply(ErrorCode.ESTOPPED, self._events.newest.text or 'emergency stop')
         if self._mode is not Mode.AUTONOMOUS:
-            why = self._event.text or 'model control is not enabled'
+            why = self._events.newest.text or 'model control is not enabled'
             return Reply(ErrorCode.WRONG_MODE, f'mode is {self._mode.name.lower()}: {why}')
         fault = self._publisher_fault()
         if fault is not None:
