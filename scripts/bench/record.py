@@ -236,6 +236,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict:
         recorder_cpu_cores=round(busy_cores, 3),
         bare_subscriber_cpu_cores=round(idle_cores, 3),
         publisher_cpu_cores=round(published['cpu_s'] / published['wall_s'], 3),
+        publisher_niceness=published['niceness'],
         publisher_late_max_ms=round(published['late_max_s'] * 1e3, 1),
         # Later than the watermark, what the source stamps is late for any recorder.
         source_on_time=published['late_max_s'] < WATERMARK_S,
