@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from geometry_msgs.msg import Point
 from praxis_core.contract import load_contract
-from praxis_core.diagnostics import Diagnostics, Level
+from praxis_core.diagnostics import START_S, Diagnostics, Level
 from praxis_core.errors import ErrorCode
 from praxis_core.images import ImageError, fill_image, image_array
 from praxis_core.parameters import ParameterModel, declare
@@ -65,7 +65,9 @@ class PerceptionNode(Node):
         self._last_ms = 0.0
         self.create_service(Segment, 'segment', self._segment, callback_group=group)
         self.create_service(BackProject, 'back_project', self._back_project, callback_group=group)
-        Diagnostics(self, self._contract.name).add(f'backend {self._backend.name}', self._report)
+        Diagnostics(self, self._contract.name).add(
+            f'backend {self._backend.name}', self._report, patience=START_S
+        )
 
     # Services
 
