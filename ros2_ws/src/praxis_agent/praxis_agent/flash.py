@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from praxis_core.errors import ErrorCode
 
 from praxis_agent.anchors import AnchorError, Located, choose, stands_over
 from praxis_agent.recipe import HAND, Attempt, MoveTo, Recipe, Step, Verify, describe
@@ -22,6 +23,17 @@ from praxis_agent.tools import Registry, ToolResult
 GRIPPER = {'open': -1.0, 'close': 1.0}
 LEG = 0.28
 """m; a planar move is cut into legs of at most this, since move_to refuses more than 0.30."""
+
+STOPPED = (
+    'takeover',
+    'estop',
+    'lease_lost',
+    'lease_refused',
+    'episode_changed',
+    'shutdown',
+    'no_arbiter',
+)
+"""Reasons of a primitive's end that no retry mends."""
 
 
 class StepFailedError(RuntimeError):
@@ -46,7 +58,9 @@ class FlashPlanner:
         cancel: Ends the run from another thread.
         max_turns: Tool calls, 0 for no limit.
         on_step: Told what is being done.
-        record: Told every call: name, arguments, result.
+        resolution: Of the images that anchors are looked for in: high or low.
+        calls: Tool calls made.
+        located: Anchors where they were last found.
     """
 
     recipe: Recipe
@@ -193,6 +207,8 @@ class FlashPlanner:
         candidates = []
         for instance in found['instances']:
             points = self.call('back_project', mask=instance['mask_id'], camera=anchor.camera)
+            if points.error_code == ErrorCode.TIMEOUT:
+                self._need(points)
             if points.ok and 'top_centre' in points.data:
                 candidates.append(_located(instance, points.data))
         try:
@@ -224,15 +240,10 @@ class FlashPlanner:
         """Data of a result that must be good."""
         if result.ok:
             return result.data
-        # Once the robot is in other hands a retry would fight them.
-        stopped = result.data.get('termination_reason') in (
-            'takeover',
-            'estop',
-            'lease_lost',
-            'lease_refused',
-            'episode_changed',
-            'shutdown',
-            'no_arbiter',
+        # Other hands would be fought by a retry, and a node that is gone would be waited for.
+        stopped = (
+            result.data.get('termination_reason') in STOPPED
+            or result.error_code == ErrorCode.TIMEOUT
         )
         raise StepFailedError('stopped' if stopped else reason, result.error)
 

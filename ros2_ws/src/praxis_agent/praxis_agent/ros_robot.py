@@ -207,6 +207,7 @@ class RosRobot:
             self._start(lambda: client.send_goal_async(message)),
             self._timeout_s,
             f'{primitive} to accept the goal',
+            alive=client.server_is_ready,
         )
         if not handle.accepted:
             raise RobotError(ErrorCode.BUSY, f'{primitive} rejected the goal: busy or inactive')
@@ -353,7 +354,11 @@ class RosRobot:
     def _call(self, client: Any, request: Any, name: str, cancel: CancelToken) -> Any:
         self._ready(client.service_is_ready, f'service {name}', cancel)
         return self._wait(
-            self._start(lambda: client.call_async(request)), self._timeout_s, name, cancel
+            self._start(lambda: client.call_async(request)),
+            self._timeout_s,
+            name,
+            cancel,
+            client.service_is_ready,
         )
 
     def _ready(self, ready: Any, name: str, cancel: CancelToken) -> None:
@@ -376,7 +381,12 @@ class RosRobot:
         return started.result()
 
     def _wait(
-        self, future: Future, timeout: float, name: str, cancel: CancelToken | None = None
+        self,
+        future: Future,
+        timeout: float,
+        name: str,
+        cancel: CancelToken | None = None,
+        alive: Callable[[], bool] = lambda: True,
     ) -> Any:
         finished = _event(future)
         deadline = time.monotonic() + timeout
@@ -387,6 +397,9 @@ class RosRobot:
             if time.monotonic() > deadline:
                 future.cancel()
                 raise RobotError(ErrorCode.TIMEOUT, f'no answer of {name} within {timeout:g} s')
+            if not alive() and not finished.wait(POLL_S):
+                future.cancel()
+                raise RobotError(ErrorCode.TIMEOUT, f'no answer of {name}: its node is gone')
         return future.result()
 
 

@@ -5,7 +5,15 @@ import json
 import numpy as np
 import pytest
 from praxis_agent.recipe import Book, parse_recipe
-from praxis_agent.robot import CancelToken, Motion, Points, RobotState, Segment, Segmentation
+from praxis_agent.robot import (
+    CancelToken,
+    Motion,
+    Points,
+    RobotError,
+    RobotState,
+    Segment,
+    Segmentation,
+)
 from praxis_agent.runner import Progress, run_flash
 from praxis_core.errors import ErrorCode
 
@@ -166,6 +174,27 @@ def test_takeover_is_not_fought_by_retries(world, tmp_path):
     result, _ = carry_out(world, tmp_path)
     assert result.reason == 'stopped' and result.message == 'a human took over'
     assert len(world.moves) == 1
+
+
+def test_node_that_is_gone_is_not_waited_for_by_retries(world, tmp_path):
+    def move(*call):
+        world.moves.append(call)
+        raise RobotError(ErrorCode.TIMEOUT, 'the server of move_to is gone')
+
+    world.move = move
+    result, _ = carry_out(world, tmp_path)
+    assert result.reason == 'stopped' and result.message == 'the server of move_to is gone'
+    assert len(world.moves) == 1
+
+
+@pytest.mark.parametrize('service', ['segment', 'back_project'])
+def test_perception_that_is_gone_is_no_missing_anchor(world, tmp_path, service):
+    def gone(*call):
+        raise RobotError(ErrorCode.TIMEOUT, f'service {service} is not there')
+
+    setattr(world, service, gone)
+    result, _ = carry_out(world, tmp_path)
+    assert result.reason == 'stopped' and result.message == f'service {service} is not there'
 
 
 def test_cancel_ends_the_run_at_once(world, tmp_path):

@@ -26,7 +26,7 @@ class Perception(Node):
         self.asked = threading.Event()
         self.silent = False
         group = ReentrantCallbackGroup()
-        self.create_service(Segment, 'segment', self.segment, callback_group=group)
+        self.service = self.create_service(Segment, 'segment', self.segment, callback_group=group)
 
     async def segment(self, request, response):
         self.asked.set()
@@ -113,6 +113,17 @@ def test_cancel_ends_canceled_with_feedback_before(client):
     assert answer.status == GoalStatus.STATUS_CANCELED
     assert answer.result.error_code == ErrorCode.CANCELLED
     assert answer.result.termination_reason == 'cancelled'
+
+
+def test_service_that_goes_away_during_a_call_ends_the_run(client):
+    client.perception.silent = True
+    handle = client.send('reach the red cube')
+    assert client.perception.asked.wait(20.0)
+    client.on_executor(lambda: client.perception.destroy_service(client.perception.service))
+    answer = client.result(handle)
+    assert answer.status == GoalStatus.STATUS_ABORTED
+    assert answer.result.termination_reason == 'stopped'
+    assert answer.result.error_msg == 'no answer of segment: its node is gone'
 
 
 def test_timeout_aborts(client):
