@@ -10,15 +10,14 @@ closed. Any order of arrival gives the same rows as long as each message arrives
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from praxis_core.contract import Contract
-from praxis_core.images import compressed_rgb, rgb_array
 
+from praxis_data.content import Command, Content, Image
 from praxis_data.log_time import MAX_LEAD_NS, LogClock
 from praxis_data.messages import Codec, codec, stamp_ns
+from praxis_data.row import Row
 from praxis_data.streams import FOLLOWED, GAP, Sample, Stream
 
 # Stamps and ticks are rounded to ns separately; this much later still counts as on the tick.
@@ -31,64 +30,6 @@ RESET = 'reset'
 STALE = 'stale'
 
 _SECOND = 1_000_000_000
-
-
-class ContentError(ValueError):
-    """A message whose content contradicts the contract; it is counted and left out."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One tick of an episode.
-
-    Attributes:
-        index: Position in the episode, contiguous from 0.
-        tick_ns: Tick t_k in the time base of the header stamps, ns.
-        state: float64[S], contract order and units.
-        action: float64[A], the command executed over [t_k, t_k+1).
-        requested_action: float64[A], what the source of that command asked for.
-        intervention: A human commanded the robot.
-        control_mode: `ControlStatus.mode`, -1 while none is known.
-        observation_seq: Of the state.
-        stamps: Header stamp by stream (`state`, `action`, cameras), ns.
-        stale: By stream: the sample is older than the stream's period, a repeat.
-        images: uint8[H, W, 3] RGB by camera; a repeat is the same array.
-    """
-
-    index: int
-    tick_ns: int
-    state: np.ndarray
-    action: np.ndarray
-    requested_action: np.ndarray
-    intervention: bool
-    control_mode: int
-    observation_seq: int
-    stamps: dict[str, int]
-    stale: dict[str, bool]
-    images: dict[str, np.ndarray]
-
-
-@dataclass(frozen=True)
-class _Command:
-    action: np.ndarray
-    requested: np.ndarray
-    source: str
-    hold: bool
-
-
-@dataclass(frozen=True)
-class _Status:
-    mode: int
-    intervention: bool
-    active_source: str
-    holding: bool
-
-
-@dataclass
-class _Image:
-    typename: str
-    data: bytes
-    pixels: np.ndarray | None = None
 
 
 class Assembler:
@@ -125,6 +66,7 @@ class Assembler:
             raise ValueError(f'watermark_s must be from 0 to 60 s, not {watermark_s}')
         self.contract = contract
         self._codec = message_codec or codec()
+        self._content = Content(contract, self._codec)
         self._watermark = round(watermark_s * _SECOND)
         self._hz = contract.deployment.record_hz
         self._namespace = namespace.strip('/')
@@ -290,9 +232,7 @@ class Assembler:
         return self._tick(self._tick_number - 1) + TOLERANCE_NS + 1
 
     def _add_state(self, stamp: int, message: Any) -> None:
-        values = np.array(message.values, dtype=np.float64)
-        _check_vector('state', values, self.contract.state_dim)
-        self._check_hash(message.interface_hash)
+        values = self._content.state(message)
         closed = self._observed()
         if closed is None:
             closed = self._t0
@@ -311,33 +251,14 @@ class Assembler:
             self._reset = stamp
 
     def _add_command(self, stamp: int, message: Any) -> None:
-        action = np.array(message.values, dtype=np.float64)
-        requested = np.array(message.requested, dtype=np.float64)
-        _check_vector('command', action, self.contract.action_dim)
-        if requested.shape != action.shape:
-            # A hold answers no request.
-            requested = action
-        self._check_hash(message.interface_hash)
+        command = self._content.command(message)
         closed = None
         if self._t0 is not None and self._tick_number:
             closed = self._tick(self._tick_number) - TOLERANCE_NS
-        value = _Command(action, requested, message.source, bool(message.hold))
-        self._put(self._action, stamp, int(message.seq), value, closed)
-
-    def _check_hash(self, interface_hash: str) -> None:
-        if interface_hash and interface_hash != self.contract.interface_hash:
-            raise ContentError(
-                f'interface_hash {interface_hash[:12]} is not that of contract '
-                f'{self.contract.name}, {self.contract.interface_hash[:12]}'
-            )
+        self._put(self._action, stamp, int(message.seq), command, closed)
 
     def _add_status(self, stamp: int, message: Any) -> None:
-        value = _Status(
-            int(message.mode),
-            bool(message.intervention),
-            message.active_source,
-            bool(message.holding),
-        )
+        value = self._content.status(message)
         last = self._status.newest_before(stamp + 1)
         if last is not None and last.stamp == stamp:
             if last.value == value:
@@ -350,17 +271,8 @@ class Assembler:
     def _add_image(
         self, camera: str, stamp: int, message: Any, typename: str, data: bytes | memoryview
     ) -> None:
-        if not typename.endswith('/CompressedImage'):
-            self._check_size(camera, (int(message.height), int(message.width)))
-        image = _Image(typename, data)
+        image = self._content.image(camera, message, typename, data)
         self._put(self._cameras[camera], stamp, 0, image, self._observed())
-
-    def _check_size(self, camera: str, size: tuple[int, int]) -> None:
-        shape = self.contract.interface.cameras[camera]
-        if size != (shape.height, shape.width):
-            raise ContentError(
-                f'image is {size[1]}x{size[0]}, the contract says {shape.width}x{shape.height}'
-            )
 
     def _tick(self, number: int) -> int:
         return self._t0 + round(number * _SECOND / self._hz)
@@ -466,18 +378,13 @@ class Assembler:
 
     def _decodes(self, stream: Stream, sample: Sample) -> bool:
         """Decode an image the first time a row wants it; False if it is none."""
-        image = sample.value
-        if not isinstance(image, _Image) or image.pixels is not None:
+        if not isinstance(sample.value, Image):
             return True
         try:
-            message = self._codec.decode(image.typename, image.data)
-            compressed = image.typename.endswith('/CompressedImage')
-            pixels = compressed_rgb(message) if compressed else rgb_array(message)
-            self._check_size(stream.name, pixels.shape[:2])
+            self._content.decode(stream.name, sample.value)
         except ValueError as error:
             self._refuse(stream.name, error)
             return False
-        image.pixels, image.data = pixels, b''
         return True
 
     def _row(self, tick: int, chosen: dict[str, Sample], stale: dict[str, bool]) -> Row:
@@ -502,7 +409,7 @@ class Assembler:
         self.rows += 1
         return row
 
-    def _control(self, when: int, command: _Command) -> tuple[int, bool]:
+    def _control(self, when: int, command: Command) -> tuple[int, bool]:
         """Return mode and intervention in force at `when` ns.
 
         Simulated time stands still between steps, so several statuses can share a stamp: the
@@ -517,10 +424,3 @@ class Assembler:
             if sample.stamp == newest.stamp and same:
                 return status.mode, status.intervention
         return newest.value.mode, newest.value.intervention
-
-
-def _check_vector(name: str, values: np.ndarray, size: int) -> None:
-    if values.shape != (size,):
-        raise ContentError(f'{name} has {values.size} values, the contract says {size}')
-    if not np.isfinite(values).all():
-        raise ContentError(f'{name} is not finite: {values.tolist()}')

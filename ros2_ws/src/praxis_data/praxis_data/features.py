@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from praxis_core.contract import Contract
 
-from praxis_data.assembler import Row
+from praxis_data.row import Row
 
 IMAGE_PREFIX = 'observation.images.'
 

@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 from praxis_core.contract import Contract, interface_dict, interface_difference
 
 from praxis_data import durable, features, layout
-from praxis_data.assembler import Row
 from praxis_data.layout import DatasetError, EmptyEpisodeError, MismatchError
 from praxis_data.publication import ALIVE, DatasetIndex
+from praxis_data.row import Row
 from praxis_data.statistics import column_statistics
 from praxis_data.video import EncoderThread, VideoEncoder, VideoSettings
 
