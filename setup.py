@@ -34,4 +34,5 @@ setup(
     maintainer_email='maintainers@praxis.invalid',
     description='Launch files, parameters and rviz layouts of Praxis.',
     license='Apache-2.0',
+    extras_require={'test': ['pytest']},
 )
