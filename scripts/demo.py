@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import signal
 import subprocess
@@ -20,12 +21,18 @@ import rclpy
 import tyro
 from action_msgs.msg import GoalStatus
 from praxis_core.qos import COMMAND_RECORD, LATCHED, LOCKSTEP_SUBSCRIBE
-from praxis_data.compare import compare_episodes
+from praxis_data.compare import compare_episodes, episode_digest
 from praxis_data.contact_sheet import contact_sheet, episode_video
 from praxis_data.convert import convert_bag
 from praxis_interfaces.action import RunTask
 from praxis_interfaces.msg import Command, EpisodeStatus, StateVector, TaskStatus
-from praxis_interfaces.srv import ListTasks, ResetEpisode, StartEpisode, StopEpisode
+from praxis_interfaces.srv import (
+    DiscardEpisode,
+    ListTasks,
+    ResetEpisode,
+    StartEpisode,
+    StopEpisode,
+)
 from rclpy.action import ActionClient
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
@@ -40,6 +47,10 @@ DEFAULT_TASK = {'libero': 'libero_spatial/0', 'tabletop': 'tabletop/place'}
 
 class DemoError(RuntimeError):
     """The demo cannot go on; the message says which step failed and why."""
+
+
+class UnknownSentenceError(DemoError):
+    """No recipe is for the sentence, and nothing has moved."""
 
 
 @dataclass
@@ -61,6 +72,7 @@ class Options:
     gui: bool = False
     """open MuJoCo's viewer (needs a display)"""
     render_quality: Literal['fast', 'reference'] = 'fast'
+    """fast leaves out shadows and multisampling, reference renders as the benchmark does"""
     timeout: float = 240.0
     """seconds of wall time that one task may take"""
 
@@ -79,6 +91,7 @@ class Result:
     frames: int = 0
     drops: int = 0
     equal: bool = False
+    digest: str = ''
     clean_exit: bool = False
     episode_index: int = -1
     paths: dict[str, Path] = field(default_factory=dict)
@@ -195,7 +208,12 @@ class Observer(Node):
         return answer
 
     def run_task(self, instruction: str, timeout: float, progress: Callable[[str], None]) -> Any:
-        """Send a sentence to the planner and return its result message."""
+        """Send a sentence to the planner and return its result message.
+
+        Raises:
+            UnknownSentenceError: There is no recipe for it.
+            DemoError: The run failed, or the planner does not answer.
+        """
         client = ActionClient(self, RunTask, 'run_task')
         self._until(
             lambda: client.wait_for_server(timeout_sec=0.2), 60.0, 'action run_task did not appear'
@@ -215,9 +233,9 @@ class Observer(Node):
         )
         result = response.result
         if response.status != GoalStatus.STATUS_SUCCEEDED:
-            nearest = ', '.join(result.nearest_recipes)
-            hint = f'; nearest recipes: {nearest}' if nearest else ''
-            raise DemoError(f'planner: {result.termination_reason}: {result.error_msg}{hint}')
+            refused = result.termination_reason == 'unknown_instruction'
+            kind = UnknownSentenceError if refused else DemoError
+            raise kind(f'planner: {result.termination_reason}: {result.error_msg}')
         return result
 
     def _on_executor(self, call: Callable[..., Any], *arguments: Any) -> Any:
@@ -256,7 +274,8 @@ def choose_task(observer: Observer, wanted: str, platform: str) -> tuple[str, st
         if wanted == task.task_id or wanted.lower() == task.instruction.lower():
             return task.task_id, task.instruction
     if '/' in wanted and ' ' not in wanted:
-        raise DemoError(f'unknown task {wanted}; see: ros2 service call list_tasks')
+        near = difflib.get_close_matches(wanted, [task.task_id for task in tasks], cutoff=0.0)
+        raise DemoError(f'unknown task {wanted}; nearest: {", ".join(near)}')
     return DEFAULT_TASK.get(platform, DEFAULT_TASK['tabletop']), wanted
 
 
@@ -287,6 +306,9 @@ def run_episode(observer: Observer, platform: str, options: Options, result: Res
                 lambda step: status.update(f'{task_id}: {sentence} [dim]{step}[/dim]'),
             )
             result.planner = planned.recipe
+        except UnknownSentenceError:
+            observer.call(DiscardEpisode, 'discard_episode', DiscardEpisode.Request(), 60.0)
+            raise
         except DemoError as error:
             result.problems.append(str(error))
     result.wall_s = time.monotonic() - began
@@ -323,6 +345,7 @@ def verify(result: Result, folder: Path) -> None:
         difference = compare_episodes(
             result.paths['dataset'], index, report.dataset_path, report.episode_index
         )
+        result.digest = episode_digest(result.paths['dataset'], index)
     result.equal = difference.equal
     if not difference.equal:
         result.problems.append(
@@ -406,6 +429,8 @@ def main() -> int:
         rclpy.try_shutdown()
     console.print(table(results))
     for result in results:
+        if result.digest:
+            console.print(f'{result.task} SHA-256 of states, actions, pixels: {result.digest}')
         for name, path in result.paths.items():
             console.print(f'{result.task} {name}: {path}', soft_wrap=True, highlight=False)
         for problem in result.problems:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from dataclasses import asdict, dataclass, field
 from itertools import zip_longest
@@ -45,6 +46,25 @@ class Comparison:
     def asdict(self) -> dict[str, Any]:
         """Return the outcome as plain values."""
         return {'equal': self.equal, **asdict(self)}
+
+
+def episode_digest(dataset: str | os.PathLike[str], index: int | str) -> str:
+    """SHA-256 (hex) over states, executed actions and decoded pixels of an episode.
+
+    When and where it was recorded does not count, so two closed loops of the same platform, task
+    and seed have one digest.
+
+    Raises:
+        DatasetError: The episode is missing or damaged.
+    """
+    episode = LeRobotReader(dataset).episode(index)
+    digest = hashlib.sha256()
+    for name in ('observation.state', 'action'):
+        digest.update(np.ascontiguousarray(episode.column(name)).tobytes())
+    for camera in episode.cameras:
+        for rgb in episode.frames(camera):
+            digest.update(np.ascontiguousarray(rgb).tobytes())
+    return digest.hexdigest()
 
 
 def compare_episodes(
