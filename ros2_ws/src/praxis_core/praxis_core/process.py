@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -148,6 +149,9 @@ def run(
         try:
             made = make_node()
             nodes = [made] if isinstance(made, Node) else list(made)
+            # What the start has made stays; a full collection would stop callbacks to walk it.
+            gc.collect()
+            gc.freeze()
             if executor is None:
                 executor = SingleThreadedExecutor
             spinning = executor if isinstance(executor, Executor) else executor()

@@ -9,7 +9,6 @@ from typing import Any
 
 from praxis_core.diagnostics import Level, Report, StreamMonitor
 from praxis_interfaces.msg import Command, ObservationAck
-from rclpy.impl.rcutils_logger import RcutilsLogger
 
 from praxis_sim import platforms
 from praxis_sim.loop import Frame, SimulationLoop
@@ -45,7 +44,7 @@ class Simulation:
         output: ObservationPublisher,
         *,
         intruders: Callable[[], str],
-        logger: RcutilsLogger,
+        logger: Any,
         last_seq: int = 0,
     ) -> None:
         self._parameters, self._output, self._logger = parameters, output, logger
