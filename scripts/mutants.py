@@ -155,7 +155,7 @@ MUTANTS = (
     ),
     Mutant(
         'no_fsync_of_the_bag',
-        f'{DATA}/bag_writer.py',
+        f'{DATA}/bag_storage.py',
         'os.fsync(self._stream.fileno())',
         'pass',
         (f'{EPISODES_TEST}::test_stop_answers_only_when_bag_and_episode_are_synced',),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What writer and reader of rosbag2 bags share: topics, names, durable files."""
+"""What writer and reader of rosbag2 bags share: topics and names."""
 
 from __future__ import annotations
 

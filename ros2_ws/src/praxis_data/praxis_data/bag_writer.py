@@ -1,170 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write rosbag2 bags, MCAP or SQLite, so that a crash loses less than a second."""
+"""Write rosbag2 bags so that a crash loses less than a second."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-import mcap.writer
 import yaml
 
 from praxis_data import durable
 from praxis_data.bag_format import (
     DISTRO,
-    MCAP_METADATA,
     METADATA_FILE,
     METADATA_VERSION,
-    ROSBAG2_METADATA,
     SUFFIX,
     BagError,
     BagTopic,
 )
-
-CHUNK_BYTES = 1 << 20
-
-
-class _Storage(Protocol):
-    def add_topic(self, topic: BagTopic) -> int: ...
-    def write(self, key: int, data: bytes, log_time_ns: int, publish_time_ns: int) -> None: ...
-    def flush(self) -> None: ...
-    def sync(self) -> None: ...
-    def close(self, metadata: str) -> None: ...
-    def abort(self) -> None: ...
-
-
-class _McapStorage:
-    def __init__(self, path: Path, custom: Mapping[str, str]) -> None:
-        self._stream = path.open('xb', buffering=CHUNK_BYTES)
-        self._writer = mcap.writer.Writer(
-            self._stream, chunk_size=CHUNK_BYTES, compression=mcap.writer.CompressionType.NONE
-        )
-        self._writer.start('ros2', f'praxis {mcap.writer.LIBRARY_IDENTIFIER}')
-        self._writer.add_metadata(MCAP_METADATA, dict(custom))
-        self._schemas: dict[str, int] = {}
-        self.flush()
-
-    def add_topic(self, topic: BagTopic) -> int:
-        schema = self._schemas.get(topic.typename)
-        if schema is None:
-            schema = self._schemas[topic.typename] = self._writer.register_schema(
-                topic.typename, 'ros2msg', topic.definition.encode()
-            )
-        return self._writer.register_channel(
-            topic.name,
-            'cdr',
-            schema,
-            {'offered_qos_profiles': topic.qos, 'topic_type_hash': topic.type_hash},
-        )
-
-    def write(self, key: int, data: bytes, log_time_ns: int, publish_time_ns: int) -> None:
-        self._writer.add_message(key, log_time_ns, data, publish_time_ns)
-
-    def flush(self) -> None:
-        self._writer.flush()
-
-    def sync(self) -> None:
-        os.fdatasync(self._stream.fileno())
-
-    def close(self, metadata: str) -> None:
-        self._writer.flush()
-        self._writer.add_metadata(ROSBAG2_METADATA, {'serialized_metadata': metadata})
-        self._writer.finish()
-        self._stream.flush()
-        os.fsync(self._stream.fileno())
-        self._stream.close()
-
-    def abort(self) -> None:
-        with contextlib.suppress(OSError):
-            self._stream.close()
-
-
-class _SqliteStorage:
-    SCHEMA = """
-    CREATE TABLE schema(schema_version INTEGER PRIMARY KEY, ros_distro TEXT NOT NULL);
-    CREATE TABLE metadata(id INTEGER PRIMARY KEY, metadata_version INTEGER NOT NULL,
-      metadata TEXT NOT NULL);
-    CREATE TABLE topics(id INTEGER PRIMARY KEY, name TEXT NOT NULL, type TEXT NOT NULL,
-      serialization_format TEXT NOT NULL, offered_qos_profiles TEXT NOT NULL,
-      type_description_hash TEXT NOT NULL);
-    CREATE TABLE message_definitions(id INTEGER PRIMARY KEY, topic_type TEXT NOT NULL,
-      encoding TEXT NOT NULL, encoded_message_definition TEXT NOT NULL,
-      type_description_hash TEXT NOT NULL);
-    CREATE TABLE messages(id INTEGER PRIMARY KEY, topic_id INTEGER NOT NULL,
-      timestamp INTEGER NOT NULL, data BLOB NOT NULL);
-    CREATE INDEX timestamp_idx ON messages (timestamp ASC);
-    """
-
-    def __init__(self, path: Path, custom: Mapping[str, str]) -> None:
-        self._path = path
-        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        self._db.execute('PRAGMA journal_mode=WAL')
-        self._db.execute('PRAGMA synchronous=NORMAL')
-        self._db.executescript(self.SCHEMA)
-        self._db.execute('BEGIN')
-        self._db.execute('INSERT INTO schema VALUES(4, ?)', (DISTRO,))
-        self._db.execute(
-            'INSERT INTO metadata(metadata_version, metadata) VALUES(?, ?)',
-            (METADATA_VERSION, yaml.safe_dump({'custom_data': dict(custom)})),
-        )
-        self._types: set[str] = set()
-        self._topics = 0
-        self.flush()
-        self._wal = os.open(f'{path}-wal', os.O_RDONLY)
-
-    def add_topic(self, topic: BagTopic) -> int:
-        if topic.typename not in self._types:
-            self._types.add(topic.typename)
-            self._db.execute(
-                'INSERT INTO message_definitions(topic_type, encoding, '
-                'encoded_message_definition, type_description_hash) VALUES(?, ?, ?, ?)',
-                (topic.typename, 'ros2msg', topic.definition, topic.type_hash),
-            )
-        self._topics += 1
-        self._db.execute(
-            'INSERT INTO topics VALUES(?, ?, ?, ?, ?, ?)',
-            (self._topics, topic.name, topic.typename, 'cdr', topic.qos, topic.type_hash),
-        )
-        return self._topics
-
-    def write(self, key: int, data: bytes, log_time_ns: int, publish_time_ns: int) -> None:
-        self._db.execute(
-            'INSERT INTO messages(topic_id, timestamp, data) VALUES(?, ?, ?)',
-            (key, log_time_ns, data),
-        )
-
-    def flush(self) -> None:
-        self._db.execute('COMMIT')
-        self._db.execute('BEGIN')
-
-    def sync(self) -> None:
-        os.fdatasync(self._wal)
-
-    def close(self, metadata: str) -> None:
-        self._db.execute(
-            'UPDATE metadata SET metadata_version = ?, metadata = ?', (METADATA_VERSION, metadata)
-        )
-        self._db.execute('COMMIT')
-        self._db.execute('PRAGMA wal_checkpoint(TRUNCATE)')
-        # A closed bag is one file: readers that open it as immutable would miss the WAL.
-        self._db.execute('PRAGMA journal_mode=DELETE')
-        self._db.close()
-        os.close(self._wal)
-        durable.sync_file(self._path)
-
-    def abort(self) -> None:
-        # A connection that closes in order would fold the WAL in, and fail on a full disk.
-        os.close(self._wal)
-        self._db.close()
-
-
-_STORAGES = {'mcap': _McapStorage, 'sqlite3': _SqliteStorage}
+from praxis_data.bag_storage import STORAGES, Storage
 
 
 class BagWriter:
@@ -194,7 +52,7 @@ class BagWriter:
         metadata: Mapping[str, str] | None = None,
         flush_period_s: float = 0.4,
     ) -> None:
-        if storage not in _STORAGES:
+        if storage not in STORAGES:
             raise BagError(f'{path}: storage is mcap or sqlite3, not {storage!r}')
         self.path = Path(path)
         self.storage = storage
@@ -221,7 +79,7 @@ class BagWriter:
         except FileExistsError:
             raise BagError(f'{self.path}: exists already') from None
         self.file = self.path / f'{self.path.name}_0{SUFFIX[storage]}'
-        self._storage: _Storage = _STORAGES[storage](self.file, self.metadata)
+        self._storage: Storage = STORAGES[storage](self.file, self.metadata)
         for topic in resolved:
             self._add(topic)
         self._next_flush = time.monotonic() + flush_period_s
@@ -367,14 +225,19 @@ class BagWriter:
             'ros_distro': DISTRO,
         }
 
-    def abort(self) -> None:
-        """Leave the bag unclosed, as a crash would; what was written stays recoverable."""
+    def _end(self) -> bool:
+        """Take no more messages; False if that was so already."""
         if self._closed:
-            return
+            return False
         self._stop.set()
         self._thread.join()
         with self._lock:
             self._closed = True
+        return True
+
+    def abort(self) -> None:
+        """Leave the bag unclosed, as a crash would; what was written stays recoverable."""
+        if self._end():
             with contextlib.suppress(Exception):
                 self._storage.flush()
             self._storage.abort()
@@ -385,12 +248,7 @@ class BagWriter:
         Args:
             metadata: Custom data known only at the end, added to that of the start.
         """
-        if self._closed:
-            return
-        self._stop.set()
-        self._thread.join()
-        with self._lock:
-            self._closed = True
+        if self._end():
             if self._error is not None:
                 raise self._error
             self.metadata.update(metadata or {})

@@ -16,10 +16,11 @@ import pyarrow.parquet as pq
 
 from praxis_data import durable, layout
 from praxis_data.durable import JsonLines
-from praxis_data.features import IMAGE_PREFIX
+from praxis_data.features import IMAGE_PREFIX, numpy_column, replace_columns
 from praxis_data.layout import DatasetError
 from praxis_data.lerobot_reader import Episode, LeRobotReader
 from praxis_data.publication import DatasetIndex
+from praxis_data.statistics import column_statistics
 
 MAP = 'meta/compaction.json'
 
@@ -110,14 +111,11 @@ def _copy(source: LeRobotReader, target: Path) -> dict[int, int]:
 
 
 def _copy_files(episode: Episode, target: Path, number: int, first: int) -> pa.Table:
-    table = episode.table
-    fixed = {
+    position = {
         'episode_index': np.full(episode.length, number),
         'index': np.arange(first, first + episode.length),
     }
-    for name, values in fixed.items():
-        at = table.schema.get_field_index(name)
-        table = table.set_column(at, table.schema.field(at), pa.array(values, pa.int64()))
+    table = replace_columns(episode.table, position)
     path = target / layout.data_file(number)
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, path)
@@ -130,9 +128,6 @@ def _copy_files(episode: Episode, target: Path, number: int, first: int) -> pa.T
 
 
 def _position_statistics(table: pa.Table) -> dict[str, Any]:
-    from praxis_data.lerobot_writer import numpy_column
-    from praxis_data.statistics import column_statistics
-
     return {
         name: column_statistics(numpy_column(table, name)) for name in ('episode_index', 'index')
     }

@@ -108,6 +108,22 @@ def row_values(row: Row, fps: float) -> dict[str, Any]:
     }
 
 
+def numpy_column(table: pa.Table, name: str) -> np.ndarray:
+    """Return a column as [N] or [N, D]."""
+    column = table.column(name).combine_chunks()
+    if pa.types.is_fixed_size_list(column.type):
+        return column.flatten().to_numpy().reshape(len(column), -1)
+    return column.to_numpy(zero_copy_only=False)
+
+
+def replace_columns(table: pa.Table, values: Mapping[str, Any]) -> pa.Table:
+    """Return the table with other values, int64[N], in some of its columns."""
+    for name, column in values.items():
+        at = table.schema.get_field_index(name)
+        table = table.set_column(at, table.schema.field(at), pa.array(column, pa.int64()))
+    return table
+
+
 def schema(layout: Iterable[Column]) -> pa.Schema:
     """Return the Arrow schema, with the metadata that the `datasets` library reads types from."""
     layout = list(layout)

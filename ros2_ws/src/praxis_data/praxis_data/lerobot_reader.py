@@ -18,9 +18,8 @@ from praxis_core.contract import Contract, load_contract
 
 from praxis_data import layout, video
 from praxis_data.durable import JsonLines
-from praxis_data.features import IMAGE_PREFIX
+from praxis_data.features import IMAGE_PREFIX, numpy_column
 from praxis_data.layout import DatasetError
-from praxis_data.lerobot_writer import numpy_column
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,10 @@ import episode_messages as em
 from praxis_data import layout
 from praxis_data.assembler import Assembler
 from praxis_data.durable import JsonLines
+from praxis_data.episode_writer import segments
 from praxis_data.layout import DatasetError, EmptyEpisodeError, MismatchError
 from praxis_data.lerobot_reader import LeRobotReader
-from praxis_data.lerobot_writer import LeRobotWriter, segments
+from praxis_data.lerobot_writer import LeRobotWriter
 from praxis_data.video import VideoError, VideoSettings
 
 

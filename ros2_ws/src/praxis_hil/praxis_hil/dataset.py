@@ -9,7 +9,8 @@ from typing import Any
 
 from praxis_core.contract import Contract
 from praxis_data.assembler import Assembler
-from praxis_data.lerobot_writer import EpisodeWriter, LeRobotWriter
+from praxis_data.episode_writer import EpisodeWriter
+from praxis_data.lerobot_writer import LeRobotWriter
 
 _KEPT = ('started_at', 'git_commit', 'config_hash')
 
