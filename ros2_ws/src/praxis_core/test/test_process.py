@@ -67,6 +67,25 @@ def test_signal_ends_with_status_0_after_every_finaliser(program, number, execut
     ]
 
 
+def test_a_full_collection_does_not_walk_what_the_start_has_made(program):
+    process = program("""
+        class Heavy(Node):
+            def __init__(self):
+                super().__init__('heavy')
+                self.kept = [[] for _ in range(100_000)]
+                self.create_timer(0.1, self.look)
+
+            def look(self):
+                import gc
+                print('walked', len(gc.get_objects()), 'kept out', gc.get_freeze_count() > 100_000)
+
+        sys.exit(run(Heavy))
+    """)
+    found = process.expect(r'walked (\d+) kept out True')
+    assert int(found[1]) < 20_000
+    assert process.stop() == 0
+
+
 def test_signal_while_the_node_is_made_ends_with_status_0(program):
     process = program("""
         def make():
