@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import array
+import gc
 import itertools
 import json
 import os
@@ -66,6 +67,9 @@ def spin(node: Any, ended: threading.Event | None = None) -> None:
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     executor = rclpy.executors.SingleThreadedExecutor()
     executor.add_node(node)
+    # The instruments must not stop to collect garbage while they measure.
+    gc.collect()
+    gc.freeze()
     say(READY)
     while not ended.is_set():
         executor.spin_once(timeout_sec=0.2)
