@@ -9,7 +9,7 @@ from typing import Any
 
 from praxis_core import qos
 from praxis_core.contract import load_contract
-from praxis_core.diagnostics import Diagnostics
+from praxis_core.diagnostics import START_S, Diagnostics
 from praxis_core.errors import ErrorCode
 from praxis_core.lifecycle import AutostartNode
 from praxis_core.parameters import declare
@@ -128,7 +128,9 @@ class SimulatorNode(AutostartNode):
         self._entities += [(self.destroy_service, entity) for entity in services]
         self._diagnostics = Diagnostics(self, f'simulator:{self._parameters.value.platform}')
         self._diagnostics.watch(self._simulation.steps)
-        self._diagnostics.add('simulation', lambda: self._simulation.report(self.state_label))
+        self._diagnostics.add(
+            'simulation', lambda: self._simulation.report(self.state_label), patience=START_S
+        )
 
     def _release(self) -> None:
         for destroy, entity in self._entities:
