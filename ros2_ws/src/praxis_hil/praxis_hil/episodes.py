@@ -6,9 +6,8 @@ from __future__ import annotations
 import uuid as uuids
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from enum import IntEnum
+from concurrent.futures import Future
+from dataclasses import dataclass
 
 from praxis_core.errors import ErrorCode
 from praxis_data import messages
@@ -19,48 +18,13 @@ from praxis_hil.acknowledgement import Observation, ObservationTracker
 from praxis_hil.disk_space import DiskGuard
 from praxis_hil.image_encoding import ImageEncoder
 from praxis_hil.pipeline import Pipeline
-from praxis_hil.session import Progress, Saved, Session
+from praxis_hil.saving import Saver
+from praxis_hil.session import Saved, Session
+from praxis_hil.status import RefusedError, State, Status, describe
 from praxis_hil.topics import Kind, RecordedTopic
 
 _MOST_EARLY = 256
 """Messages that wait for the first state to tell the time base."""
-
-
-class State(IntEnum):
-    """Values of `EpisodeStatus.state`."""
-
-    IDLE = 0
-    RECORDING = 1
-    SAVING = 2
-    SAVED = 3
-    DISCARDED = 4
-    FAILED = 5
-
-
-class RefusedError(RuntimeError):
-    """A request that cannot be carried out.
-
-    Attributes:
-        code: For the service's answer.
-    """
-
-    def __init__(self, code: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-@dataclass(frozen=True)
-class Status:
-    """What `EpisodeStatus` says of one episode."""
-
-    state: State = State.IDLE
-    uuid: str = ''
-    index: int = -1
-    task: str = ''
-    progress: Progress = field(default_factory=Progress)
-    bag_path: str = ''
-    dataset_path: str = ''
-    message: str = ''
 
 
 @dataclass(frozen=True)
@@ -113,7 +77,6 @@ class EpisodeRecorder:
         self._routes = {topic.name: _Route(topic, stored) for topic, stored in routes}
         self._encoder = encoder
         self._open_session = open_session
-        self._tombstone = tombstone
         self._disk = disk
         self._on_status = on_status
         self._on_observation = on_observation
@@ -136,7 +99,7 @@ class EpisodeRecorder:
         self.pipeline = Pipeline(
             max_waiting_bytes, workers, lambda error: on_warning(f'recording failed: {error}')
         )
-        self._saver = ThreadPoolExecutor(1, thread_name_prefix='save')
+        self._saver = Saver(tombstone, self._conclude)
 
     @property
     def recording(self) -> bool:
@@ -149,7 +112,7 @@ class EpisodeRecorder:
         session = self._session
         if session is None:
             return self._last
-        return self._describe(session, State.RECORDING)
+        return describe(session, State.RECORDING)
 
     @property
     def session(self) -> Session | None:
@@ -226,12 +189,12 @@ class EpisodeRecorder:
             session.message = reason or 'discarded'
             self._session, self._early = None, None
             result: Future[Saved] = Future()
-            self.pipeline.call(lambda: self._saver.submit(self._discard, session, result))
+            self.pipeline.call(lambda: self._saver.discard(session, result))
             return result
         if not uuid:
             raise RefusedError(ErrorCode.NOT_RECORDING, 'no episode is in progress')
         # Behind the episodes that are being saved, which may include this one.
-        return self._saver.submit(self._bury, uuid, reason)
+        return self._saver.bury(uuid, reason)
 
     def end(self, message: str) -> None:
         """End the episode in progress, if any, and keep it, for a reason nobody asked for."""
@@ -402,62 +365,24 @@ class EpisodeRecorder:
         self._announce(session, State.SAVING)
         result: Future[Saved] = Future()
         # Through the queue, so that all that arrived before belongs to the episode.
-        self.pipeline.call(lambda: self._saver.submit(self._save, session, outcome, note, result))
+        self.pipeline.call(lambda: self._saver.save(session, outcome, note, result))
         return result
 
-    def _save(self, session: Session, outcome: int, note: str, result: Future[Saved]) -> None:
-        try:
-            saved = session.finish(outcome, note)
-        except Exception as error:
-            saved = Saved(session.uuid, bag_path=str(session.bag.path), error=repr(error))
-        status = replace(
-            self._describe(session, State.FAILED if saved.error else State.SAVED),
-            index=saved.index,
-            dataset_path=saved.dataset_path,
-            message='; '.join(filter(None, (saved.message, saved.error))),
-        )
-        self._conclude(status, saved, result)
-
-    def _discard(self, session: Session, result: Future[Saved]) -> None:
-        saved = session.discard()
-        status = replace(
-            self._describe(session, State.DISCARDED), bag_path=saved.bag_path, dataset_path=''
-        )
-        self._conclude(status, saved, result)
-
-    def _bury(self, uuid: str, reason: str) -> Saved:
-        try:
-            self._tombstone(uuid, reason)
-        except KeyError:
-            raise RefusedError(ErrorCode.NOT_FOUND, f'no saved episode {uuid}') from None
-        return Saved(uuid, message=reason)
-
-    def _conclude(self, status: Status, saved: Saved, result: Future[Saved]) -> None:
+    def _conclude(self, status: Status) -> None:
+        """Announce an ended episode, and again the one in progress, which is the news."""
         session = self._session
         if session is None:
             self._last = status
         self._on_status(status)
         if session is not None:
             self._on_status(self.status)
-        result.set_result(saved)
 
     def _announce(self, session: Session, state: State) -> None:
-        self._last = self._describe(session, state)
+        self._last = describe(session, state)
         self._on_status(self._last)
-
-    def _describe(self, session: Session, state: State) -> Status:
-        return Status(
-            state,
-            session.uuid,
-            task=session.task,
-            progress=session.progress(),
-            bag_path=str(session.bag.path),
-            dataset_path=session.dataset_path,
-            message=session.message,
-        )
 
     def close(self, message: str = 'the recorder was shut down') -> None:
         """End the episode in progress and return when everything is durable."""
         self.end(message)
         self.pipeline.close()
-        self._saver.shutdown(wait=True)
+        self._saver.close()

@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+import cv2
 from praxis_core import qos
 from praxis_core.contract import load_contract
 from praxis_core.diagnostics import Diagnostics, Level, Report, StreamMonitor
@@ -31,10 +32,11 @@ from praxis_hil.acknowledgement import Observation
 from praxis_hil.dataset import Dataset
 from praxis_hil.disk_space import GIB, DiskGuard
 from praxis_hil.episode_files import EpisodeFiles, git_commit
-from praxis_hil.episodes import EpisodeRecorder, RefusedError, Status
+from praxis_hil.episodes import EpisodeRecorder
 from praxis_hil.image_encoding import ImageEncoder
 from praxis_hil.recorder_parameters import RecorderParameters
 from praxis_hil.session import Saved
+from praxis_hil.status import RefusedError, Status
 from praxis_hil.subscriptions import Subscriptions, bag_topics
 from praxis_hil.topics import Kind, recorded_topics
 
@@ -373,6 +375,8 @@ def _no_dataset(*_: Any) -> Any:
 
 def main(args: list[str] | None = None) -> int:
     """Run the node."""
+    # Images are spread over threads already; a pool within each call only costs.
+    cv2.setNumThreads(1)
     return run(RecorderNode, args=args)
 
 

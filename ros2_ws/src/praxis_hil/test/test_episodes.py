@@ -17,8 +17,9 @@ from praxis_data.recover import recover_episode, unfinished_bags
 from praxis_hil.dataset import Dataset
 from praxis_hil.disk_space import GIB, DiskGuard
 from praxis_hil.episode_files import EpisodeFiles
-from praxis_hil.episodes import EpisodeRecorder, RefusedError, State
+from praxis_hil.episodes import EpisodeRecorder
 from praxis_hil.image_encoding import ImageEncoder
+from praxis_hil.status import RefusedError, State
 from praxis_hil.topics import Kind, recorded_topics
 
 ROOT = Path(__file__).resolve().parents[4]
