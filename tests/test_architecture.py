@@ -2,6 +2,7 @@
 """Holds the sources to the arrows of docs/architecture.md: who imports what."""
 
 import ast
+import importlib.util
 import subprocess
 import sys
 import textwrap
@@ -274,3 +275,34 @@ def test_a_reach_across_is_found(tmp_path, monkeypatch, line):
     monkeypatch.setattr(sys.modules[__name__], 'ROOT', tmp_path)
     assert len(faults_in_imports('praxis_control', path)) == 1
     assert faults_in_imports('praxis_sim', path) == []
+
+
+def attributes_set(file, chosen):
+    """Names that the chosen classes of a file set on self."""
+    return {
+        part.attr
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ClassDef) and chosen(node)
+        for part in ast.walk(node)
+        if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store)
+        if ast.unparse(part.value) == 'self'
+    }
+
+
+def test_no_node_shadows_an_attribute_of_rclpy():
+    rclpy = Path(importlib.util.find_spec('rclpy').origin).parent
+    taken = attributes_set(rclpy / 'node.py', lambda node: node.name == 'Node')
+    taken |= attributes_set(rclpy / 'lifecycle' / 'node.py', lambda node: True)
+    assert {'_parameters', '_services', '_state_machine'} <= taken
+    files = [*(ROOT / 'scripts').rglob('*.py'), *(ROOT / 'tests').rglob('*.py')]
+    for package in PACKAGES:
+        files += [*sources(package), *files_of_tests(package)]
+    shadows = {
+        f'{file.relative_to(ROOT)}: {name}'
+        for file in files
+        for name in taken
+        & attributes_set(
+            file, lambda node: any(ast.unparse(base).endswith('Node') for base in node.bases)
+        )
+    }
+    assert not shadows

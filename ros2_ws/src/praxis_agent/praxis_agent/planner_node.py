@@ -72,8 +72,8 @@ class PlannerNode(AutostartNode):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__('planner', **kwargs)
-        self._parameters = declare(self, PlannerParameters)
-        self._contract = load_contract(self._parameters.value.contract)
+        self._settings = declare(self, PlannerParameters)
+        self._contract = load_contract(self._settings.value.contract)
         self._book = Book(())
         self._robot: RosRobot | None = None
         self._server: ActionServer | None = None
@@ -89,7 +89,7 @@ class PlannerNode(AutostartNode):
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Load the recipes and connect to the robot."""
-        parameters = self._parameters.value
+        parameters = self._settings.value
         folder = parameters.recipes or recipe_folder()
         try:
             self._book = load_book(folder, self._contract.interface.embodiment)
@@ -207,7 +207,7 @@ class PlannerNode(AutostartNode):
         )
 
     async def _carry_out(self, handle: Any) -> RunResult:
-        parameters = self._parameters.value
+        parameters = self._settings.value
         request = handle.request
         progress, token = Progress(), CancelToken()
         self._token = token

@@ -143,8 +143,8 @@ class PrimitivesNode(Node):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__('primitives', **kwargs)
-        self._parameters = declare(self, PrimitivesParameters)
-        parameters = self._parameters.value
+        self._settings = declare(self, PrimitivesParameters)
+        parameters = self._settings.value
         self._contract = load_contract(parameters.contract)
         self._arm_name, self._arm = _arm(self._contract, parameters.arm)
         self._lockstep = parameters.stepping == 'lockstep'
@@ -303,7 +303,7 @@ class PrimitivesNode(Node):
         if arm not in ('', self._arm_name):
             raise RefusedError(f'arm must be empty or {self._arm_name!r} (got {arm!r})')
         primitive = make_primitive(name, handle.request)
-        parameters = self._parameters.value
+        parameters = self._settings.value
         stall = parameters.stall_s if self._lockstep else self._contract.deployment.max_age.state
         goal = PrimitiveRun(primitive, self._actions, _goal_id(handle), stall, time.monotonic)
         pending = self._ask(
@@ -348,7 +348,7 @@ class PrimitivesNode(Node):
         A request sent before the server is discovered is lost, and so is an answer to a client
         that the server has not discovered; hence the wait, and the second try.
         """
-        timeout = self._parameters.value.service_timeout_s
+        timeout = self._settings.value.service_timeout_s
         await self._waits.sleep(timeout, client.service_is_ready)
         for _ in range(2 if client.service_is_ready() else 0):
             call = client.call_async(request)
@@ -368,7 +368,7 @@ class PrimitivesNode(Node):
         if goal is None:
             return
         goal.stop('shutdown', ErrorCode.NOT_ACTIVE, 'the node is shutting down')
-        deadline = time.monotonic() + self._parameters.value.service_timeout_s + 1.0
+        deadline = time.monotonic() + self._settings.value.service_timeout_s + 1.0
         while self._reserved and time.monotonic() < deadline:
             time.sleep(POLL_S)
 

@@ -53,8 +53,8 @@ class PerceptionNode(Node):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__('perception', **kwargs)
-        self._parameters = declare(self, PerceptionParameters)
-        parameters = self._parameters.value
+        self._settings = declare(self, PerceptionParameters)
+        parameters = self._settings.value
         self._contract = load_contract(parameters.contract)
         group = ReentrantCallbackGroup()
         self._client = self.create_client(RenderCamera, 'render_camera', callback_group=group)
@@ -190,7 +190,7 @@ class PerceptionNode(Node):
     def _render(self, **fields: Any) -> Future:
         """Future of a response of render_camera, None when it does not come in time."""
         call = self._client.call_async(RenderCamera.Request(**fields))
-        return self._waits.answer(call, self._parameters.value.timeout_s)
+        return self._waits.answer(call, self._settings.value.timeout_s)
 
     def _report(self) -> tuple[int, str, dict[str, Any]]:
         ready = self._client.service_is_ready()

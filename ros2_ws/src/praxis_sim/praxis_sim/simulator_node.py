@@ -34,9 +34,9 @@ class SimulatorNode(AutostartNode):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__('simulator', **kwargs)
-        self._parameters = declare(self, SimulatorParameters)
+        self._settings = declare(self, SimulatorParameters)
         # Read here, so that a bad contract ends the process with its message.
-        self._contract = load_contract(self._parameters.value.contract)
+        self._contract = load_contract(self._settings.value.contract)
         self._simulation: Simulation | None = None
         self._output: ObservationPublisher | None = None
         self._diagnostics: Diagnostics | None = None
@@ -47,7 +47,7 @@ class SimulatorNode(AutostartNode):
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Create platform, publishers and services."""
-        parameters = self._parameters.value
+        parameters = self._settings.value
         try:
             extra = _json_object(parameters.platform_options, 'platform_options')
             options = PlatformOptions(self._contract, parameters.render_quality, extra)
@@ -73,7 +73,7 @@ class SimulatorNode(AutostartNode):
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Begin the first episode and let time run."""
-        parameters = self._parameters.value
+        parameters = self._settings.value
         try:
             if self._simulation.frame is None:
                 task = parameters.task or self._simulation.tasks()[0].task_id
@@ -106,7 +106,7 @@ class SimulatorNode(AutostartNode):
 
     def _connect(self) -> None:
         topics = self._contract.deployment.topics
-        lockstep = self._parameters.value.stepping == 'lockstep'
+        lockstep = self._settings.value.stepping == 'lockstep'
         # A lockstep reader keeps every command: one that is lost would stall the simulation.
         depth = qos.COMMAND_PUBLISH if lockstep else qos.COMMAND_ROBOT
         subscriptions = [
@@ -126,7 +126,7 @@ class SimulatorNode(AutostartNode):
         ]
         self._entities = [(self.destroy_subscription, entity) for entity in subscriptions]
         self._entities += [(self.destroy_service, entity) for entity in services]
-        self._diagnostics = Diagnostics(self, f'simulator:{self._parameters.value.platform}')
+        self._diagnostics = Diagnostics(self, f'simulator:{self._settings.value.platform}')
         self._diagnostics.watch(self._simulation.steps)
         self._diagnostics.add(
             'simulation', lambda: self._simulation.report(self.state_label), patience=START_S
