@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import signal
@@ -33,6 +34,7 @@ from praxis_interfaces.srv import (
     StartEpisode,
     StopEpisode,
 )
+from rcl_interfaces.srv import GetParameters
 from rclpy.action import ActionClient
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
@@ -43,6 +45,16 @@ from rich.table import Table
 console = Console()
 
 DEFAULT_TASK = {'libero': 'libero_spatial/0', 'tabletop': 'tabletop/place'}
+
+
+NODES = ('simulator', 'arbiter', 'recorder', 'planner')
+SERVICES = {
+    'list_tasks': ListTasks,
+    'reset_episode': ResetEpisode,
+    'start_episode': StartEpisode,
+    'stop_episode': StopEpisode,
+    'discard_episode': DiscardEpisode,
+}
 
 
 class DemoError(RuntimeError):
@@ -170,6 +182,10 @@ class Observer(Node):
         self.create_subscription(Command, 'command', self._on_command, COMMAND_RECORD)
         self.create_subscription(TaskStatus, 'task_status', self._on_task, LOCKSTEP_SUBSCRIBE)
         self.create_subscription(EpisodeStatus, 'episode_status', self._on_episode, LATCHED)
+        self._service_clients = {
+            name: self.create_client(kind, name) for name, kind in SERVICES.items()
+        }
+        self._run_task = ActionClient(self, RunTask, 'run_task')
         self._executor = SingleThreadedExecutor()
         self._executor.add_node(self)
         self._thread = threading.Thread(target=self._executor.spin, daemon=True)
@@ -190,13 +206,34 @@ class Observer(Node):
     def _on_episode(self, message: EpisodeStatus) -> None:
         self.episode = message
 
-    def call(self, kind: Any, name: str, request: Any, timeout: float) -> Any:
+    def meet(self, timeout: float) -> None:
+        """Wait until every node has discovered this one; before, its answers would be lost.
+
+        Discovery keeps the order of creation: who answers the newest client knows all others.
+
+        Raises:
+            DemoError: A node does not answer in time.
+        """
+        for name in NODES:
+            client = self.create_client(GetParameters, f'{name}/get_parameters')
+            request = GetParameters.Request(names=['use_sim_time'])
+
+            def answers(client: Any = client, request: Any = request) -> bool:
+                if not client.wait_for_service(timeout_sec=0.2):
+                    return False
+                done = threading.Event()
+                client.call_async(request).add_done_callback(lambda _: done.set())
+                return done.wait(1.0)
+
+            self._until(answers, timeout, f'node {name} did not answer')
+
+    def call(self, name: str, request: Any, timeout: float) -> Any:
         """Call a service and return its answer.
 
         Raises:
             DemoError: It does not exist, does not answer in time, or answers with an error.
         """
-        client = self.create_client(kind, name)
+        client = self._service_clients[name]
         self._until(
             lambda: client.wait_for_service(timeout_sec=0.2),
             timeout,
@@ -214,7 +251,7 @@ class Observer(Node):
             UnknownSentenceError: There is no recipe for it.
             DemoError: The run failed, or the planner does not answer.
         """
-        client = ActionClient(self, RunTask, 'run_task')
+        client = self._run_task
         self._until(
             lambda: client.wait_for_server(timeout_sec=0.2), 60.0, 'action run_task did not appear'
         )
@@ -269,7 +306,7 @@ class Observer(Node):
 def choose_task(observer: Observer, wanted: str, platform: str) -> tuple[str, str]:
     """Return (task id, sentence); an unknown sentence keeps the default scene."""
     wanted = wanted or DEFAULT_TASK.get(platform, DEFAULT_TASK['tabletop'])
-    tasks = observer.call(ListTasks, 'list_tasks', ListTasks.Request(), 120.0).tasks
+    tasks = observer.call('list_tasks', ListTasks.Request(), 120.0).tasks
     for task in tasks:
         if wanted == task.task_id or wanted.lower() == task.instruction.lower():
             return task.task_id, task.instruction
@@ -281,16 +318,15 @@ def choose_task(observer: Observer, wanted: str, platform: str) -> tuple[str, st
 
 def run_episode(observer: Observer, platform: str, options: Options, result: Result) -> None:
     """Reset, record, carry out the sentence, stop; fills `result`."""
+    observer.meet(120.0)
     task_id, sentence = choose_task(observer, options.task, platform)
     result.task = task_id
     reset = observer.call(
-        ResetEpisode,
         'reset_episode',
         ResetEpisode.Request(task_id=task_id, seed=options.seed, init_state=options.init_state),
         180.0,
     )
     observer.call(
-        StartEpisode,
         'start_episode',
         StartEpisode.Request(task=sentence, episode_uuid=reset.episode_uuid),
         60.0,
@@ -307,7 +343,7 @@ def run_episode(observer: Observer, platform: str, options: Options, result: Res
             )
             result.planner = planned.recipe
         except UnknownSentenceError:
-            observer.call(DiscardEpisode, 'discard_episode', DiscardEpisode.Request(), 60.0)
+            observer.call('discard_episode', DiscardEpisode.Request(), 60.0)
             raise
         except DemoError as error:
             result.problems.append(str(error))
@@ -316,7 +352,6 @@ def run_episode(observer: Observer, platform: str, options: Options, result: Res
     result.success = bool(verdict and verdict.success)
     result.steps = verdict.step if verdict else 0
     stopped = observer.call(
-        StopEpisode,
         'stop_episode',
         StopEpisode.Request(
             outcome=StopEpisode.Request.OUTCOME_SUCCESS
@@ -362,13 +397,12 @@ def run_platform(platform: str, options: Options, folder: Path) -> Result:
     folder.mkdir(parents=True, exist_ok=True)
     result = Result(task=options.task or DEFAULT_TASK.get(platform, platform))
     graph = Graph(platform, options, folder)
-    observer = Observer('robot', graph)
     try:
-        run_episode(observer, platform, options, result)
+        with contextlib.closing(Observer('robot', graph)) as observer:
+            run_episode(observer, platform, options, result)
     except DemoError as error:
         result.problems.append(str(error))
     finally:
-        observer.close()
         code = graph.stop()
     result.clean_exit = code == 0
     if code:
@@ -434,7 +468,7 @@ def main() -> int:
         for name, path in result.paths.items():
             console.print(f'{result.task} {name}: {path}', soft_wrap=True, highlight=False)
         for problem in result.problems:
-            console.print(f'[red]{result.task}: {problem}[/red]', soft_wrap=True)
+            console.print(f'{result.task}: {problem}', style='red', markup=False, soft_wrap=True)
     return 0 if results and all(result.passed for result in results) else 1
 
 
