@@ -84,7 +84,6 @@ class EpisodeRecorder:
         self._clock = LogClock()
         self._tracker = ObservationTracker()
         self._session: Session | None = None
-        self._environment_uuid: str | None = None
         self._sequence: dict[str, int] = {}
         self._remembered: dict[str, deque[bytes]] = {
             topic.name: deque(maxlen=topic.remembered) for topic, _ in routes if topic.remembered
@@ -187,7 +186,9 @@ class EpisodeRecorder:
         session = self._session
         if session is not None and uuid in ('', session.uuid):
             session.message = reason or 'discarded'
-            self._session, self._early = None, None
+            self._session = None
+            if self._early is not None:
+                self._begin()
             result: Future[Saved] = Future()
             self.pipeline.call(lambda: self._saver.discard(session, result))
             return result

@@ -365,6 +365,19 @@ def test_messages_before_the_first_state_are_kept_also_if_none_comes(rig):
     assert len(list(BagReader(status.bag_path))) == 3
 
 
+def test_image_from_before_a_discard_still_completes_its_observation(rig):
+    rig.start()
+    header = {'stamp': messages.time_fields(rig.stamp)}
+    for camera in CAMERAS:
+        topic = CONTRACT.image_topic(camera)
+        rig.send(topic, 'sensor_msgs/msg/Image', header=header, **grey(camera))
+    rig.recorder.discard('', 'wrong start').result(30)
+    fields = {'observation_seq': 7, 'cameras': CAMERAS, 'values': [0.0] * CONTRACT.state_dim}
+    rig.send('state', 'praxis_interfaces/msg/StateVector', header=header, **fields)
+    rig.recorder.pipeline.close()
+    assert [o.seq for o in rig.observations] == [7]
+
+
 @pytest.mark.parametrize('topic', ['state', CONTRACT.image_topic(CAMERAS[0])])
 def test_stamp_in_the_far_future_closes_no_row_and_is_reported(rig, tmp_path, topic):
     bag = rig.start().bag_path
