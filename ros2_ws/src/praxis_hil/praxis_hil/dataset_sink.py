@@ -3,15 +3,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 _END = None
-NICENESS = 5
 
 
 class DatasetSink:
@@ -92,10 +89,6 @@ class DatasetSink:
             return item
 
     def _work(self) -> None:
-        # The dataset can wait in its queue, a control loop beside it cannot. The encoders' threads
-        # inherit this; on Linux a thread has a niceness of its own.
-        with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
         try:
             self.writer = self._make_writer()
             while (item := self._take()) is not None:
