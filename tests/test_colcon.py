@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,9 @@ ROOT = Path(__file__).parents[1]
 
 def collected(*options: str) -> set[str]:
     command = [sys.executable, '-m', 'pytest', '--collect-only', '-q', *options]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    # Under colcon it names the package already.
+    env = {name: value for name, value in os.environ.items() if name != 'PYTEST_ADDOPTS'}
+    run = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300)
     files = {line.split('::')[0] for line in run.stdout.splitlines() if '::' in line}
     assert files, run.stdout + run.stderr
     return files

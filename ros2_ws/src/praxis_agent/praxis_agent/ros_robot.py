@@ -8,6 +8,7 @@ is among them.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -198,7 +199,7 @@ class RosRobot:
 
         Raises:
             RobotError: No server, the goal was rejected, or its fate is unknown.
-            CancelledError: Cancelled before the goal was accepted.
+            CancelledError: Cancelled before the goal was accepted, or it did not end in time.
         """
         client = self._primitives[primitive]
         self._ready(client.server_is_ready, f'action {primitive}', cancel)
@@ -220,7 +221,7 @@ class RosRobot:
             if not client.server_is_ready():
                 raise RobotError(ErrorCode.TIMEOUT, f'the server of {primitive} is gone')
         if not outcome.done():
-            raise RobotError(ErrorCode.TIMEOUT, f'{primitive} did not end after its cancel')
+            raise CancelledError(f'{cancel.reason}; {primitive} did not end in time')
         response = outcome.result()
         result = response.result
         cancelled = response.status == GoalStatus.STATUS_CANCELED
@@ -236,7 +237,9 @@ class RosRobot:
         )
 
     def _cancel(self, primitive: str, handle: Any, finished: threading.Event) -> None:
-        self._wait(self._start(handle.cancel_goal_async), CANCEL_WAIT_S, f'{primitive} to cancel')
+        """Ask for the end and wait a little for it; a server that is gone gives none."""
+        with contextlib.suppress(RobotError):
+            self._wait(self._start(handle.cancel_goal_async), CANCEL_WAIT_S, primitive)
         finished.wait(CANCEL_WAIT_S)
 
     def segment(
