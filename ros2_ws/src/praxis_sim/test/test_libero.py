@@ -269,10 +269,11 @@ def test_requests_that_cannot_be_met_name_the_reason(platform):
 
 
 @pytest.fixture
-def open_contexts(monkeypatch):
-    """OpenGL contexts that are made and not freed, by the object that holds them."""
+def open_contexts(platform, monkeypatch):
+    """OpenGL contexts that are made and not freed, from a platform without scenes on."""
     import mujoco
 
+    platform.close()
     alive = []
 
     class Counted(mujoco.GLContext):
