@@ -330,11 +330,19 @@ def parse_recipe(text: str, origin: str = 'recipe') -> Recipe:
     try:
         return Recipe.model_validate(data)
     except ValidationError as error:
-        reasons = [
-            f'{".".join(str(part) for part in item["loc"]) or "recipe"}: {item["msg"]}'
-            for item in error.errors()
-        ]
-        raise RecipeError(f'{origin}: ' + '; '.join(reasons)) from error
+        reasons = '; '.join(_reason(item) for item in error.errors())
+        raise RecipeError(f'{origin}: {reasons}') from error
+
+
+def _reason(item: Mapping[str, Any]) -> str:
+    """Key, reason and value of one pydantic error."""
+    key = '.'.join(str(part) for part in item['loc']) or 'recipe'
+    if item['type'] == 'missing':
+        return f'{key}: is missing'
+    text = 'unknown key' if item['type'] == 'extra_forbidden' else item['msg']
+    # Of a mapping the key says enough.
+    value = '' if isinstance(item['input'], Mapping | BaseModel) else f' (got {item["input"]!r})'
+    return f'{key}: {text}{value}'
 
 
 def normalise(instruction: str) -> str:
@@ -390,7 +398,7 @@ def load_book(folder: str | Path, embodiment: str) -> Book:
     if not files:
         raise RecipeError(f'{folder}: no recipes')
     for file in files:
-        recipe = parse_recipe(file.read_text(encoding='utf-8'), file.name)
+        recipe = parse_recipe(file.read_text(encoding='utf-8'), str(file))
         if recipe.name in names:
             raise RecipeError(
                 f'{file.name}: name {recipe.name!r} is taken by {names[recipe.name]}'

@@ -134,3 +134,26 @@ def test_normalise_keeps_the_words_that_matter():
     assert normalise('Pick up the black bowl, and place it on a plate!') == (
         'pick up black bowl and place it on plate'
     )
+
+
+def test_message_names_file_key_and_value(tmp_path):
+    (tmp_path / 'bad.yaml').write_text(
+        """
+schema_version: 1
+name: bad
+embodiments: [x]
+instructions: [fly]
+anchors: {cube: {find: cube}}
+plan:
+  - move_to: {at: cube, xyz: [0.1, 0.2, 0.3]}
+  - set_gripper: {gripper: ajar}
+  - teleport: {}
+"""
+    )
+    with pytest.raises(RecipeError) as caught:
+        load_book(tmp_path, 'x')
+    text = str(caught.value)
+    assert text.startswith(f'{tmp_path / "bad.yaml"}: ')
+    assert 'plan.0.move_to.xyz: unknown key (got [0.1, 0.2, 0.3])' in text
+    assert 'plan.1.set_gripper.gripper: ' in text and "(got 'ajar')" in text
+    assert 'plan.2.teleport: unknown key' in text
