@@ -20,7 +20,8 @@ from rclpy.action import ActionServer, CancelResponse, GoalResponse
 from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.lifecycle import LifecycleState, TransitionCallbackReturn
 
-from praxis_agent.recipe import Book, RecipeError, load_book, recipe_folder
+from praxis_agent.book import Book, load_book, recipe_folder
+from praxis_agent.recipe import RecipeError
 from praxis_agent.robot import CancelToken
 from praxis_agent.ros_robot import RosRobot
 from praxis_agent.runner import Progress, RunResult, run_flash

@@ -11,8 +11,8 @@ from typing import Any
 
 from praxis_core.errors import ErrorCode
 
+from praxis_agent.book import Book
 from praxis_agent.flash import FlashPlanner, StepFailedError, TurnLimitError
-from praxis_agent.recipe import Book
 from praxis_agent.robot import CancelledError, CancelToken, Robot
 from praxis_agent.tools import Registry
 from praxis_agent.transcript import Transcript

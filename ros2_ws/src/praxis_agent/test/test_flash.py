@@ -4,7 +4,8 @@ import json
 
 import numpy as np
 import pytest
-from praxis_agent.recipe import Book, parse_recipe
+from praxis_agent.book import Book
+from praxis_agent.recipe import parse_recipe
 from praxis_agent.robot import (
     CancelToken,
     Motion,

@@ -4,14 +4,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from praxis_agent.recipe import (
-    RecipeError,
-    load_book,
-    normalise,
-    parse_recipe,
-    recipe_folder,
-    walk,
-)
+from praxis_agent.book import load_book, normalise, recipe_folder
+from praxis_agent.recipe import RecipeError, parse_recipe, walk
 
 ROOT = Path(__file__).parents[4]
 
