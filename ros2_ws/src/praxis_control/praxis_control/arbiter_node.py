@@ -61,7 +61,7 @@ class ArbiterNode(Node):
 
         self._command = self.create_publisher(Command, topics.command, qos.COMMAND_PUBLISH)
         self._status = self.create_publisher(ControlStatus, topics.control_status, qos.LATCHED)
-        state_qos = qos.LOCKSTEP_SUBSCRIBE if self._lockstep else qos.SENSOR_SUBSCRIBE
+        state_qos = qos.LOCKSTEP_SUBSCRIBE if self._lockstep else qos.STATE_SUBSCRIBE
         self.create_subscription(StateVector, topics.state, self._on_state, state_qos)
         for source in (*options.sources, *options.human_sources):
             self.create_subscription(

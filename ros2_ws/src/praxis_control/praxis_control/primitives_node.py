@@ -161,7 +161,7 @@ class PrimitivesNode(Node):
 
     def _wire(self) -> None:
         topics = self._contract.deployment.topics
-        sensor = qos.LOCKSTEP_SUBSCRIBE if self._lockstep else qos.SENSOR_SUBSCRIBE
+        sensor = qos.LOCKSTEP_SUBSCRIBE if self._lockstep else qos.STATE_SUBSCRIBE
         group = ReentrantCallbackGroup()
         self.create_subscription(
             StateVector, topics.state, lambda m: self._part('state', m), sensor

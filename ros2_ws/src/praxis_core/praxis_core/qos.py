@@ -32,6 +32,8 @@ SENSOR_PUBLISH = _profile(10)
 SENSOR_SUBSCRIBE = _profile(5, ReliabilityPolicy.BEST_EFFORT)
 LOCKSTEP_SUBSCRIBE = _profile(100)
 """For a participant that must see every sample: recorder, lockstep source."""
+STATE_SUBSCRIBE = _profile(10)
+"""For whoever commands by the state: it is small, and a lost one costs a control period."""
 LATCHED = _profile(1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 COMMAND_PUBLISH = _profile(100)
 COMMAND_ROBOT = _profile(1)
@@ -44,6 +46,7 @@ PROFILES = {
     'sensor_publish': SENSOR_PUBLISH,
     'sensor_subscribe': SENSOR_SUBSCRIBE,
     'lockstep_subscribe': LOCKSTEP_SUBSCRIBE,
+    'state_subscribe': STATE_SUBSCRIBE,
     'latched': LATCHED,
     'command_publish': COMMAND_PUBLISH,
     'command_robot': COMMAND_ROBOT,

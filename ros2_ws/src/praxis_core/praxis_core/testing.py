@@ -41,7 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def wait_until(
-    condition: Callable[[], Any], timeout: float = 10.0, message: str | Callable[[], str] = ''
+    condition: Callable[[], Any], timeout: float = 60.0, message: str | Callable[[], str] = ''
 ) -> Any:
     """Poll until the condition is true.
 
@@ -249,7 +249,7 @@ class Collected:
         """Take in one message."""
         self.messages.append(message)
 
-    def wait(self, count: int = 1, timeout: float = 10.0) -> list[Any]:
+    def wait(self, count: int = 1, timeout: float = 60.0) -> list[Any]:
         """Wait for a number of messages in all and give those so far."""
         wait_until(
             lambda: len(self.messages) >= count,
@@ -258,7 +258,7 @@ class Collected:
         )
         return list(self.messages)
 
-    def wait_for(self, wanted: Callable[[Any], bool], timeout: float = 10.0) -> Any:
+    def wait_for(self, wanted: Callable[[Any], bool], timeout: float = 60.0) -> Any:
         """Wait for a message that fulfils a condition and give it."""
 
         def found() -> list[Any]:
@@ -307,7 +307,7 @@ class GraphProbe:
         return publisher
 
     def call(
-        self, service_type: type, name: str, request: Any = None, timeout: float = 10.0
+        self, service_type: type, name: str, request: Any = None, timeout: float = 60.0
     ) -> Any:
         """Call a service and give its response."""
         client = self.node.create_client(service_type, name)
@@ -319,7 +319,7 @@ class GraphProbe:
         finally:
             self.node.destroy_client(client)
 
-    def wait_for_node(self, name: str, timeout: float = 10.0) -> None:
+    def wait_for_node(self, name: str, timeout: float = 60.0) -> None:
         """Wait until a node of that name is in the graph."""
         wait_until(lambda: name in self.node.get_node_names(), timeout, f'node {name}')
 
