@@ -26,7 +26,7 @@ from praxis_data.compare import compare_episodes, episode_digest
 from praxis_data.contact_sheet import contact_sheet, episode_video
 from praxis_data.convert import convert_bag
 from praxis_interfaces.action import RunTask
-from praxis_interfaces.msg import Command, EpisodeStatus, ObservationAck, StateVector, TaskStatus
+from praxis_interfaces.msg import Command, EpisodeStatus, StateVector, TaskStatus
 from praxis_interfaces.srv import (
     DiscardEpisode,
     ListTasks,
@@ -171,11 +171,10 @@ class Observer(Node):
     """Watches one robot's topics and calls its services, as a user's script would."""
 
     def __init__(self, namespace: str, graph: Graph) -> None:
-        super().__init__('demo', namespace=namespace)
+        super().__init__(f'demo_{os.getpid()}_{id(graph):x}', namespace=namespace)
         self._graph = graph
         self.task: TaskStatus | None = None
         self.episode: EpisodeStatus | None = None
-        self._acknowledged = ''
         self.commands: list[Command] = []
         self.latency_ms: list[float] = []
         self._seen: dict[int, float] = {}
@@ -183,9 +182,6 @@ class Observer(Node):
         self.create_subscription(Command, 'command', self._on_command, COMMAND_RECORD)
         self.create_subscription(TaskStatus, 'task_status', self._on_task, LOCKSTEP_SUBSCRIBE)
         self.create_subscription(EpisodeStatus, 'episode_status', self._on_episode, LATCHED)
-        self.create_subscription(
-            ObservationAck, 'observation_ack', self._on_acknowledgement, LOCKSTEP_SUBSCRIBE
-        )
         self._service_clients = {
             name: self.create_client(kind, name) for name, kind in SERVICES.items()
         }
@@ -209,21 +205,6 @@ class Observer(Node):
 
     def _on_episode(self, message: EpisodeStatus) -> None:
         self.episode = message
-
-    def _on_acknowledgement(self, message: ObservationAck) -> None:
-        self._acknowledged = message.episode_uuid
-
-    def await_recorder(self, episode_uuid: str) -> None:
-        """Wait until the recorder has seen an episode; a state of the former would end it.
-
-        Raises:
-            DemoError: It acknowledges no observation of it in time.
-        """
-        self._until(
-            lambda: self._acknowledged == episode_uuid or time.sleep(0.01),
-            60.0,
-            f'the recorder did not see episode {episode_uuid}',
-        )
 
     def meet(self, timeout: float) -> None:
         """Wait until every node has discovered this one; before, its answers would be lost.
@@ -345,7 +326,6 @@ def run_episode(observer: Observer, platform: str, options: Options, result: Res
         ResetEpisode.Request(task_id=task_id, seed=options.seed, init_state=options.init_state),
         180.0,
     )
-    observer.await_recorder(reset.episode_uuid)
     observer.call(
         'start_episode',
         StartEpisode.Request(task=sentence, episode_uuid=reset.episode_uuid),
@@ -484,7 +464,11 @@ def main() -> int:
     console.print(table(results))
     for result in results:
         if result.digest:
-            console.print(f'{result.task} SHA-256 of states, actions, pixels: {result.digest}')
+            console.print(
+                f'{result.task} SHA-256 of states, actions, pixels: {result.digest}',
+                soft_wrap=True,
+                highlight=False,
+            )
         for name, path in result.paths.items():
             console.print(f'{result.task} {name}: {path}', soft_wrap=True, highlight=False)
         for problem in result.problems:

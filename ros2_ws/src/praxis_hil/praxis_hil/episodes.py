@@ -24,7 +24,10 @@ from praxis_hil.status import RefusedError, State, Status, describe
 from praxis_hil.topics import Kind, RecordedTopic
 
 _MOST_EARLY = 256
-"""Messages that wait for the first state to tell the time base."""
+"""Messages that wait for the first state to tell the time base, or for the episode to begin."""
+
+_PATIENCE = 4
+"""Calls of `watch` for which the state of the episode that was asked for is awaited."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,9 @@ class EpisodeRecorder:
         }
         # Of an episode whose log time has not begun; None otherwise.
         self._early: list[tuple[str, bytes, int]] | None = None
+        # UUID of the environment's episode whose first state has not come yet.
+        self._awaited = ''
+        self._patience = 0
         self._warned_of_base = False
         self.implausible: Counter[str] = Counter()
         self._withheld: deque[Observation] = deque()
@@ -125,7 +131,10 @@ class EpisodeRecorder:
         return {**lost, **self._tracker.lost_images}
 
     def start(self, task: str, uuid: str, metadata: str, now_ns: int) -> Status:
-        """Begin an episode.
+        """Begin an episode with the observation that stands.
+
+        Where that is of another episode of the environment than ``uuid``, the reset is on its way
+        here, and the recording begins with its first state.
 
         Args:
             task: Instruction, not empty.
@@ -156,12 +165,49 @@ class EpisodeRecorder:
         self._ended_alone = None
         self._session = session
         self._early = [
-            (topic, data, now_ns) for topic, kept in self._remembered.items() for data in kept
+            (topic, data, now_ns)
+            for topic, kept in self._remembered.items()
+            if self._opens(self._routes[topic].topic)
+            for data in kept
         ]
-        if self._clock.by_stamps is not None:
+        self._awaited = uuid if uuid and not self._stands_in(uuid) else ''
+        self._patience = _PATIENCE
+        if self._clock.by_stamps is not None and not self._awaited:
             self._begin()
         self._announce(session, State.RECORDING)
         return self.status
+
+    def _newest(self, wanted: Callable[[RecordedTopic], bool]) -> list[tuple[str, bytes]]:
+        return [
+            (name, data)
+            for name, kept in self._remembered.items()
+            if wanted(self._routes[name].topic)
+            for data in kept
+        ]
+
+    def _opens(self, topic: RecordedTopic) -> bool:
+        """Whether an episode begins with what is remembered of a topic.
+
+        The standing observation opens it unless its command was executed before.
+        """
+        if topic.sequence:
+            return False
+        if topic.kind is Kind.OTHER:
+            return True
+        commands = self._newest(lambda topic: topic.sequence)
+        return all(
+            header_stamp_ns(command) < header_stamp_ns(state)
+            for _, command in commands
+            for _, state in self._newest(_is_state)
+        )
+
+    def _stands_in(self, uuid: str) -> bool:
+        """Whether the standing state, if any, is of this episode of the environment."""
+        found = [self._episode_of(topic, data) for topic, data in self._newest(_is_state)]
+        return all(not episode or _same_uuid(episode, uuid) for episode in found)
+
+    def _episode_of(self, topic: str, data: bytes) -> str:
+        return messages.decode(self._routes[topic].topic.typename, data).episode_uuid
 
     def stop(self, outcome: int = 0, note: str = '') -> Future[Saved]:
         """End the episode; the result comes when it is durable.
@@ -206,6 +252,11 @@ class EpisodeRecorder:
     def watch(self) -> None:
         """End the episode when the disk fills, the bag fails, or a stream has gone stale."""
         session = self._session
+        if self._awaited:
+            self._patience -= 1
+            if not self._patience:
+                # A name of the caller's own.
+                self._begin()
         if session is not None:
             sink = session.sink
             stale = sink.ended if sink is not None else ''
@@ -232,6 +283,14 @@ class EpisodeRecorder:
             self._ingest(route, data, now_ns)
             return
         self._early.append((topic, data, now_ns))
+        if self._awaited:
+            if route.topic.kind is Kind.STATE and _same_uuid(
+                self._episode_of(topic, data), self._awaited
+            ):
+                self._awaited = ''
+                self._forget_before(header_stamp_ns(data))
+            elif len(self._early) <= _MOST_EARLY:
+                return
         if self._clock.by_stamps is not None or len(self._early) > _MOST_EARLY:
             self._begin()
 
@@ -251,9 +310,18 @@ class EpisodeRecorder:
                 'for simulated stamps, or set the clocks right'
             )
 
+    def _forget_before(self, stamp_ns: int) -> None:
+        """Leave messages of the episode before out of what this one begins with."""
+        self._early = [
+            (topic, data, now_ns)
+            for topic, data, now_ns in self._early
+            if not self._routes[topic].topic.stamped or header_stamp_ns(data) >= stamp_ns
+        ]
+
     def _begin(self) -> None:
         """Let log time begin, and take in what came before."""
         early, self._early = self._early or [], None
+        self._awaited = ''
         self._clock.begin()
         for topic, data, now_ns in early:
             self._ingest(self._routes[topic], data, now_ns)
@@ -387,3 +455,11 @@ class EpisodeRecorder:
         self.end(message)
         self.pipeline.close()
         self._saver.close()
+
+
+def _is_state(topic: RecordedTopic) -> bool:
+    return topic.kind is Kind.STATE
+
+
+def _same_uuid(one: str, other: str) -> bool:
+    return one.replace('-', '').lower() == other.replace('-', '').lower()

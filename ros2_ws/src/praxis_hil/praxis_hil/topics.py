@@ -77,7 +77,12 @@ def recorded_topics(
     every = Delivery.EVERY
     result = [
         RecordedTopic(
-            topics.state, f'{interfaces}StateVector', Kind.STATE, Delivery.COMMAND, stamped=True
+            topics.state,
+            f'{interfaces}StateVector',
+            Kind.STATE,
+            Delivery.COMMAND,
+            stamped=True,
+            remembered=1,
         ),
         RecordedTopic(
             topics.command,
@@ -85,6 +90,7 @@ def recorded_topics(
             delivery=Delivery.COMMAND,
             stamped=True,
             sequence=True,
+            remembered=1,
         ),
     ]
     for camera, shape in contract.interface.cameras.items():
@@ -96,6 +102,7 @@ def recorded_topics(
                 every,
                 camera,
                 stamped=True,
+                remembered=1,
             )
         )
         result.append(

@@ -112,17 +112,20 @@ class Rig:
                 cameras=CAMERAS,
             )
             if not skip_command:
-                self.send(
-                    'command',
-                    'praxis_interfaces/msg/Command',
-                    header=header,
-                    seq=self.seq,
-                    source='primitive',
-                    values=[0.0] * CONTRACT.action_dim,
-                    requested=[0.0] * CONTRACT.action_dim,
-                )
+                self.command()
             self.seq += 1
             self.tick += 1
+
+    def command(self):
+        self.send(
+            'command',
+            'praxis_interfaces/msg/Command',
+            header={'stamp': messages.time_fields(self.stamp)},
+            seq=self.seq,
+            source='primitive',
+            values=[0.0] * CONTRACT.action_dim,
+            requested=[0.0] * CONTRACT.action_dim,
+        )
 
     def start(self, task='pick up the cube', **options):
         return self.recorder.start(
@@ -205,6 +208,43 @@ def test_reset_without_stop_closes_and_keeps_the_episode(rig):
     assert rig.rows(0).num_rows == 6
     with pytest.raises(RefusedError):
         rig.recorder.stop()
+
+
+def test_an_observation_that_still_waits_for_its_command_opens_the_episode(rig):
+    rig.step(3)
+    rig.step(skip_command=True)
+    rig.start()
+    rig.tick -= 1
+    rig.command()
+    rig.tick += 1
+    rig.step(5)
+    assert rig.recorder.stop().result(30).frames == 6
+    assert rig.rows(0)['observation_seq'].to_pylist() == [3, 4, 5, 6, 7, 8]
+    assert not any(rig.rows(0)['stale.action'].to_pylist())
+
+
+def test_a_start_ahead_of_the_reset_it_names_begins_with_the_first_state_after_it(rig):
+    rig.step(3)
+    rig.step(skip_command=True)
+    reset = str(uuid.uuid4())
+    rig.start(uuid=reset)
+    rig.environment = reset.replace('-', '')
+    rig.step(5)
+    saved = rig.recorder.stop().result(30)
+    assert (saved.frames, saved.message) == (5, '')
+    assert rig.rows(0)['observation_seq'].to_pylist() == [4, 5, 6, 7, 8]
+
+
+def test_a_name_of_the_callers_own_does_not_wait_for_a_reset(rig):
+    rig.step(skip_command=True)
+    rig.start(uuid=str(uuid.uuid4()))
+    for _ in range(4):
+        rig.recorder.watch()
+    rig.tick -= 1
+    rig.command()
+    rig.tick += 1
+    rig.step(4)
+    assert rig.recorder.stop().result(30).frames == 5
 
 
 def test_requests_that_make_no_sense_are_refused(rig):
