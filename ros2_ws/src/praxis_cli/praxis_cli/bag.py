@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import datetime
 import json
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -103,7 +104,11 @@ def recover_all(options: argparse.Namespace) -> int:
 
     def recover(bag: Path, advance: Callable[[int, int], None]) -> Any:
         if options.dataset is None:
-            return recover_bag(bag)
+            recovery = recover_bag(bag)
+            if not recovery.messages:
+                shutil.rmtree(recovery.path)
+                raise BagError(f'{bag}: holds no whole message, nothing to recover')
+            return recovery
         return recover_episode(bag, options.dataset, progress=advance, **_settings(options))
 
     def report(console: Console, outcome: Any) -> None:

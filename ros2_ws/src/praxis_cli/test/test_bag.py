@@ -132,6 +132,22 @@ def test_recover_rebuilds_the_unfinished_bags_of_a_folder(tmp_path, capsys):
     assert BagReader(folder / 'cut_recovered').closed
 
 
+def test_a_bag_without_one_whole_message_is_a_failure_and_leaves_nothing(tmp_path, capsys):
+    bag = tmp_path / 'cut.mcap'
+    write(tmp_path / 'whole')
+    bag.write_bytes(next((tmp_path / 'whole').glob('*.mcap')).read_bytes()[:20])
+    assert main(['bag', 'recover', str(bag)]) == 1
+    assert f'{bag}: holds no whole message' in ' '.join(capsys.readouterr().err.split())
+    assert not list(tmp_path.glob('*_recovered'))
+
+
+def test_a_file_that_is_no_bag_is_named(tmp_path, capsys):
+    path = tmp_path / 'notes.txt'
+    path.write_text('no bag')
+    assert main(['bag', 'info', str(path)]) == 1
+    assert 'is no bag: a .txt file' in ' '.join(capsys.readouterr().err.split())
+
+
 def test_recover_into_a_dataset_brings_the_episode_in(tmp_path, capsys):
     bag = write(tmp_path / 'bags/cut', close=False)
     assert main(['bag', 'recover', str(bag), '--dataset', str(tmp_path / 'dataset')]) == 0

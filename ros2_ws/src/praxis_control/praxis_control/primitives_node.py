@@ -17,7 +17,7 @@ from praxis_core import qos
 from praxis_core.contract import Contract, load_contract
 from praxis_core.diagnostics import Diagnostics, StreamMonitor
 from praxis_core.errors import ErrorCode
-from praxis_core.parameters import ParameterModel, declare
+from praxis_core.parameters import ParameterError, ParameterModel, declare
 from praxis_core.process import run
 from praxis_core.waiting import Waits
 from praxis_interfaces import action as actions
@@ -386,10 +386,10 @@ def _arm(contract: Contract, name: str):
     arms = contract.deployment.arms
     if not name:
         if len(arms) != 1:
-            raise ValueError(f'parameter arm: choose one of {sorted(arms)}')
+            raise ParameterError(f'parameter arm: choose one of {sorted(arms)}')
         name = next(iter(arms))
     if name not in arms:
-        raise ValueError(f'parameter arm: {name!r} is not one of {sorted(arms)}')
+        raise ParameterError(f'parameter arm: {name!r} is not one of {sorted(arms)}')
     return name, arms[name]
 
 

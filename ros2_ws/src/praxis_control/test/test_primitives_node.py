@@ -373,3 +373,10 @@ def test_sigterm_ends_the_process_with_status_0(spawn, graph_probe):
     process = spawn([*module, '--ros-args', '-p', f'contract:={CONTRACT}'])
     graph_probe.wait_for_node('primitives', 30.0)
     assert process.stop(signal.SIGTERM) == 0, process.output
+
+
+def test_an_unknown_arm_ends_the_process_with_the_arms_there_are(spawn):
+    module = ['python', '-m', 'praxis_control.primitives_node']
+    process = spawn([*module, '--ros-args', '-p', f'contract:={CONTRACT}', '-p', 'arm:=left'])
+    assert process.wait(60.0) == 2
+    assert "parameter arm: 'left' is not one of ['arm']" in process.output

@@ -13,6 +13,7 @@ from rcl_interfaces.msg import ParameterDescriptor
 from rclpy.clock import Clock, ClockType
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 
+from praxis_core.contract import ContractError
 from praxis_core.parameters import ParameterError
 
 _CALLBACKS = (
@@ -32,6 +33,10 @@ def _logged(callback: Callable[..., TransitionCallbackReturn]) -> Callable[..., 
     def transition(self: LifecycleNode, state: LifecycleState) -> TransitionCallbackReturn:
         try:
             return callback(self, state)
+        except (ParameterError, ContractError) as error:
+            # What the user wrote is wrong, not the code: its own words are enough.
+            self.get_logger().error(str(error))
+            return TransitionCallbackReturn.ERROR
         except Exception as error:
             self.get_logger().error(f'{callback.__name__}: {error}\n{traceback.format_exc()}')
             return TransitionCallbackReturn.ERROR

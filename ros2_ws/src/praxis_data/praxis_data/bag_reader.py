@@ -154,7 +154,10 @@ class BagReader:
             suffix = self.files[0].suffix
             self.storage = next((k for k, v in SUFFIX.items() if v == suffix), suffix)
         if self.storage not in SUFFIX:
-            raise BagError(f'{self.path}: storage {self.storage!r} is not mcap or sqlite3')
+            found = (
+                f'storage {self.storage!r}' if information else f'a {suffix or "nameless"} file'
+            )
+            raise BagError(f'{self.path}: is no bag: {found}, not mcap or sqlite3')
         return information
 
     @property

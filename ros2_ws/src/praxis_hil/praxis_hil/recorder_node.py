@@ -69,8 +69,14 @@ class RecorderNode(AutostartNode):
             self._routes = bag_topics(self, topics, self._encoder)
         except ValueError as error:
             raise ParameterError(str(error)) from error
-        bag_root.mkdir(parents=True, exist_ok=True)
-        dataset = Dataset(dataset_root, self._contract) if p.dataset_root else None
+        try:
+            bag_root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ParameterError(f'parameter bag_root: {error}') from error
+        try:
+            dataset = Dataset(dataset_root, self._contract) if p.dataset_root else None
+        except OSError as error:
+            raise ParameterError(f'parameter dataset_root: {error}') from error
         self._tombstone = dataset.tombstone if dataset else _no_dataset
         self._disk = DiskGuard([bag_root] + ([dataset_root] if dataset else []), p.min_free_gb)
         self._files = EpisodeFiles(
@@ -293,7 +299,16 @@ class RecorderNode(AutostartNode):
 
     def _start(self, task: str, uuid: str, metadata: str) -> Status:
         with self._current() as recorder:
-            return recorder.start(task, uuid, metadata, self.get_clock().now().nanoseconds)
+            status = recorder.start(task, uuid, metadata, self.get_clock().now().nanoseconds)
+        silent = [
+            topic.name
+            for topic, _ in self._routes
+            if (topic.kind is not Kind.OTHER or topic.sequence)
+            and not self.count_publishers(topic.name)
+        ]
+        if silent:
+            self.get_logger().warning(f'nobody publishes {", ".join(silent)} yet')
+        return status
 
     def _on_start(
         self, request: StartEpisode.Request, response: StartEpisode.Response

@@ -224,6 +224,14 @@ def test_inactive_recorder_refuses_and_wrong_parameters_end_the_process(
     process = recorder(bag_image_encoding='gif')
     assert process.wait(60.0) == 2
     assert 'bag_image_encoding' in process.output
+    blocked = tmp_path / 'a_file'
+    blocked.write_text('')
+    for parameter in ('dataset_root', 'bag_root'):
+        process = recorder(**{'bag_root': tmp_path / 'spare', parameter: blocked / 'below'})
+        wait_until(lambda p=process: 'stays unconfigured' in p.output, 60.0)
+        assert f'parameter {parameter}: ' in process.output
+        assert 'Traceback' not in process.output
+        assert process.stop(signal.SIGTERM, 60.0) == 0
     idle = recorder(autostart=False)
     wait_until(lambda: 'recorder' in graph_probe.node.get_node_names(), 60.0)
     assert not (tmp_path / 'bags').exists()
