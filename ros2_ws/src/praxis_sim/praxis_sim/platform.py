@@ -14,6 +14,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+ENTRY_POINTS = 'praxis_sim.platforms'
+"""Group of the entry points that declare platforms."""
+
 
 class PlatformError(RuntimeError):
     """A request that the platform cannot carry out; the message names what and why."""

@@ -6,14 +6,12 @@ from __future__ import annotations
 import difflib
 from importlib.metadata import entry_points
 
-from praxis_sim.platform import Platform, PlatformError, PlatformOptions
-
-GROUP = 'praxis_sim.platforms'
+from praxis_sim.platform import ENTRY_POINTS, Platform, PlatformError, PlatformOptions
 
 
 def names() -> list[str]:
     """List the known platforms."""
-    return sorted({point.name for point in entry_points(group=GROUP)})
+    return sorted({point.name for point in entry_points(group=ENTRY_POINTS)})
 
 
 def create(name: str, options: PlatformOptions, process: str = '') -> Platform:
@@ -31,7 +29,7 @@ def create(name: str, options: PlatformOptions, process: str = '') -> Platform:
         from praxis_sim.remote import RemotePlatform
 
         return RemotePlatform(process, name, options)
-    for point in entry_points(group=GROUP):
+    for point in entry_points(group=ENTRY_POINTS):
         if point.name == name:
             try:
                 return point.load()(options)

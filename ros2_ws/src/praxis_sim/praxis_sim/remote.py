@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from praxis_sim import platforms
 from praxis_sim.platform import (
+    ENTRY_POINTS,
     CameraModel,
     Marker,
     Observation,
@@ -278,7 +278,7 @@ class RemotePlatform:
 
 def _reference(platform: str) -> str:
     """Resolve an entry point of this environment, since the worker's may not list it."""
-    for point in entry_points(group=platforms.GROUP):
+    for point in entry_points(group=ENTRY_POINTS):
         if point.name == platform:
             return point.value
     return platform
