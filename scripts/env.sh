@@ -6,7 +6,16 @@ export PRAXIS_ROOT="$praxis_root"
 praxis_venv="${PRAXIS_VENV:-$praxis_root/.venv}"
 
 if [ -n "${ROS_DISTRO:-}" ] && [ -z "${PRAXIS_PIP_ROS:-}" ]; then
-  if [ -f "$praxis_venv/bin/activate" ]; then . "$praxis_venv/bin/activate"; fi
+  if [ -f "$praxis_venv/bin/activate" ]; then
+    . "$praxis_venv/bin/activate"
+    # colcon of a system ROS 2 starts nodes with the system's Python, which must find our libraries.
+    for praxis_dir in "$VIRTUAL_ENV"/lib/python3*/site-packages; do
+      case ":${PYTHONPATH:-}:" in
+        *":$praxis_dir:"*) ;;
+        *) export PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}$praxis_dir" ;;
+      esac
+    done
+  fi
 elif [ -f "$praxis_venv/bin/activate" ]; then
   . "$praxis_venv/bin/activate"
   export PRAXIS_PIP_ROS=1 ROS_DISTRO=jazzy ROS_VERSION=2 ROS_PYTHON_VERSION=3

@@ -70,7 +70,7 @@ fi
 
 # --- which ROS 2 -------------------------------------------------------------------------------
 python="${PRAXIS_PYTHON:-python3}"
-command -v "$python" > /dev/null || fail "no $python; install Python 3.10 to 3.13"
+command -v "$python" > /dev/null || fail "no $python; install Python 3.10 to 3.12"
 version="$("$python" -c 'import sys; print(f"{sys.version_info[0]}{sys.version_info[1]}")')"
 constraints="$root/constraints/py$version.txt"
 [ -f "$constraints" ] || fail "Python $version has no $constraints; set PRAXIS_PYTHON to a Python among: $(cd "$root/constraints" && ls)"
