@@ -29,6 +29,7 @@ def test_depths():
         'command_publish': 100,
         'command_robot': 1,
         'command_record': 1000,
+        'state_subscribe': 10,
         'request': 10,
         'event': 100,
     }
