@@ -50,9 +50,9 @@ def test_two_robots_run_a_task_each_without_hearing_the_other(spawn, graph_probe
     # One robot works while the other is left alone.
     still = states[ROBOTS[1]].messages[-1].episode_uuid
     goal = RunTask.Goal(instruction=reset.instruction)
-    sent = planners[ROBOTS[0]].send_goal_async(goal)
+    sent = graph_probe.on_executor(lambda: planners[ROBOTS[0]].send_goal_async(goal))
     wait_until(sent.done, 60.0, 'answer of the planner')
-    result = sent.result().get_result_async()
+    result = graph_probe.on_executor(sent.result().get_result_async)
     wait_until(result.done, 240.0, 'end of the task')
     assert result.result().result.error_code == 0, result.result().result.error_msg
     verdicts[ROBOTS[0]].wait_for(lambda status: status.success, 10.0)

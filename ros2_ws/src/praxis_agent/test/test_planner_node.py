@@ -49,9 +49,7 @@ class Client:
         wait_until(lambda: planner.is_active, 20.0, 'active')
 
     def on_executor(self, call):
-        task = self.probe.node.executor.create_task(call)
-        wait_until(task.done)
-        return task.result()
+        return self.probe.on_executor(call)
 
     def send(self, instruction, **fields):
         goal = RunTask.Goal(instruction=instruction, **fields)

@@ -291,6 +291,16 @@ class GraphProbe:
         self._executor.wake()
         return node
 
+    def on_executor(self, call: Callable[[], Any]) -> Any:
+        """Carry out a call on the spinning thread and give what it returns.
+
+        An action client needs it: sent from another thread, a request may be answered before
+        rclpy has noted it, and the answer is then dropped.
+        """
+        task = self._executor.create_task(call)
+        wait_until(task.done, message='the executor')
+        return task.result()
+
     def collect(self, message_type: type, topic: str, qos: Any = 10) -> Collected:
         """Subscribe to a topic."""
         collected = Collected(topic)
