@@ -41,8 +41,11 @@ def test_two_robots_run_a_task_each_without_hearing_the_other(spawn, graph_probe
         wait_until(planners[robot].server_is_ready, 60.0, f'planner of {robot}')
         episodes[robot].wait(1, 60.0)
 
-    found = {f'{namespace}/{name}' for name, namespace in node.get_node_names_and_namespaces()}
-    assert found >= {f'/{robot}/{name}' for robot in ROBOTS for name in NODES}
+    wanted = {f'/{robot}/{name}' for robot in ROBOTS for name in NODES}
+    wait_until(
+        lambda: wanted <= {f'{ns}/{name}' for name, ns in node.get_node_names_and_namespaces()},
+        message='every node of both robots',
+    )
     topics = {name for name, _ in node.get_topic_names_and_types()}
     assert not topics & {'/clock', '/tf', '/tf_static'}
     assert topics >= {f'/{robot}/{name}' for robot in ROBOTS for name in ('clock', 'tf')}

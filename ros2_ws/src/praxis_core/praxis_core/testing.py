@@ -31,13 +31,15 @@ POLL_S = 0.01
 def pytest_configure(config: pytest.Config) -> None:
     """Judge properties by their outcome, not by how busy the machine is."""
     try:
-        from hypothesis import HealthCheck, settings
+        from hypothesis import HealthCheck, Phase, settings
     except ImportError:
         return
     slow = [HealthCheck.too_slow]
     settings.register_profile('praxis', deadline=None, suppress_health_check=slow)
+    phases = [Phase.explicit, Phase.generate]
+    settings.register_profile('unshrunk', settings.get_profile('praxis'), phases=phases)
     if not config.getoption('hypothesis_profile', None):
-        settings.load_profile('praxis')
+        settings.load_profile(os.environ.get('PRAXIS_HYPOTHESIS_PROFILE', 'praxis'))
 
 
 def wait_until(
