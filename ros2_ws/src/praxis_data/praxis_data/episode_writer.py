@@ -10,22 +10,20 @@ import uuid as uuids
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from praxis_core.contract import Contract
 
 from praxis_data import durable, features, layout
 from praxis_data.features import numpy_column
 from praxis_data.layout import DatasetError, EmptyEpisodeError
-from praxis_data.publication import ALIVE
+from praxis_data.publication import ALIVE, DatasetIndex
 from praxis_data.row import Row
 from praxis_data.statistics import column_statistics
-from praxis_data.video import EncoderThread, VideoEncoder
-
-if TYPE_CHECKING:
-    from praxis_data.lerobot_writer import LeRobotWriter
+from praxis_data.video import EncoderThread, VideoEncoder, VideoSettings
 
 OUTCOMES = {0: 'unknown', 1: 'success', 2: 'failure'}
 _BATCH_ROWS = 32
@@ -50,6 +48,22 @@ class SavedEpisode:
     videos: dict[str, Path]
 
 
+class OpenDataset(Protocol):
+    """What an episode needs of the dataset that it is written into."""
+
+    root: Path
+    contract: Contract
+    contract_file: str
+    columns: list[features.Column]
+    fps: float
+    settings: VideoSettings
+    queue_frames: int
+    index: DatasetIndex
+
+    def refuse_twin(self, episode_uuid: str) -> None:
+        """Refuse an episode that is in the dataset already."""
+
+
 class EpisodeWriter:
     """One episode being written; made by `LeRobotWriter.begin`.
 
@@ -61,7 +75,7 @@ class EpisodeWriter:
     """
 
     def __init__(
-        self, dataset: LeRobotWriter, task: str, episode_uuid: str, metadata: dict[str, Any]
+        self, dataset: OpenDataset, task: str, episode_uuid: str, metadata: dict[str, Any]
     ) -> None:
         self._dataset = dataset
         self.task = task
