@@ -48,7 +48,7 @@ if [ -n "${PRAXIS_PIP_ROS:-}" ]; then
   esac
 fi
 
-# Images need a shared-memory segment that holds them (docs/architecture.md, section 9).
+# Images need a shared-memory segment that holds them (docs/architecture.md, section 5).
 praxis_profile="$praxis_root/params/fastdds.xml"
 if [ -f "$praxis_profile" ]; then
   export FASTRTPS_DEFAULT_PROFILES_FILE="${FASTRTPS_DEFAULT_PROFILES_FILE:-$praxis_profile}"
