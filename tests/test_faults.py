@@ -28,7 +28,7 @@ CONTRACT = ROOT / 'params/robots/tabletop.yaml'
 ARBITER = (sys.executable, '-m', 'praxis_control.arbiter_node', '--ros-args')
 SIMULATOR = (sys.executable, '-m', 'praxis_sim.simulator_node', '--ros-args')
 PERIOD = 0.05
-SLACK = 0.15
+SLACK = 1.0
 """Steady s that a loaded machine may add to a bound in time."""
 
 
