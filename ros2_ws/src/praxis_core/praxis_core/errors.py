@@ -64,6 +64,16 @@ class ErrorCode(IntEnum):
     ANCHOR_NOT_FOUND = 701
     TOOL_FAILED = 702
 
+    # 8xx: action models
+    MODEL_UNREACHABLE = 800
+    MODEL_LOST = 801
+    MODEL_REFUSED = 802
+    MODEL_MISMATCH = 803
+    MODEL_REPLY_INVALID = 804
+    MODEL_TIMEOUT = 805
+    WORKER_FAILED = 806
+    STALE_OBSERVATION = 807
+
     # 9xx: internal
     INTERNAL = 900
 
@@ -76,9 +86,10 @@ RANGES = {
     'recorder and data': range(500, 600),
     'perception': range(600, 700),
     'planner': range(700, 800),
+    'action models': range(800, 900),
     'internal': range(900, 1000),
 }
-"""Which part of the system a code comes from; 8xx is free."""
+"""Which part of the system a code comes from."""
 
 
 def origin(code: int) -> str:

@@ -32,6 +32,10 @@ def _versioned(name: str) -> str:
     return name
 
 
+ActionSpace = Annotated[Name, AfterValidator(_versioned)]
+"""Versioned name; it stands for units, frame, scaling, gripper convention and rate."""
+
+
 class Gripper(Model):
     """Which action is the gripper's, and what its ends mean; ``action`` None: there is none."""
 
@@ -73,7 +77,7 @@ class Interface(Model):
     embodiment: Name
     robot_type: Name
     policy_hz: Positive
-    action_space: Annotated[Name, AfterValidator(_versioned)]
+    action_space: ActionSpace
     action_kind: Literal['delta', 'absolute']
     action_horizon: Count | None = None
     gripper: Gripper = Gripper()

@@ -213,16 +213,19 @@ def shown(value: Any) -> str:
     return text if len(text) <= 80 else f'{text[:77]}...'
 
 
-def explain(error: ValidationError, root: str = 'document') -> list[str]:
-    """Write each fault as ``KEY: reason (got VALUE)``; ``root`` is the key of the whole."""
-    lines = []
+def faults(error: ValidationError, root: str = 'document') -> list[Problem]:
+    """List each fault of a validation; ``root`` is the key of the whole."""
+    found = []
     for fault in error.errors():
         if fault['type'] == 'problems':
             for problem in fault['ctx']['problems']:
-                key = _join(fault['loc'], problem.key)
-                lines.append(f'{key}: {problem.reason} (got {shown(problem.value)})')
+                found.append(problem._replace(key=_join(fault['loc'], problem.key)))
             continue
         value = NOTHING if fault['type'] == 'missing' else fault['input']
-        key = _join(fault['loc']) or root
-        lines.append(f'{key}: {_reason(fault, value)} (got {shown(value)})')
-    return lines
+        found.append(Problem(_join(fault['loc']) or root, _reason(fault, value), value))
+    return found
+
+
+def explain(error: ValidationError, root: str = 'document') -> list[str]:
+    """Write each fault as ``KEY: reason (got VALUE)``; ``root`` is the key of the whole."""
+    return [f'{key}: {reason} (got {shown(value)})' for key, reason, value in faults(error, root)]

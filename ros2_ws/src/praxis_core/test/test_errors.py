@@ -11,7 +11,12 @@ def test_every_code_lies_in_one_range():
 
 @pytest.mark.parametrize(
     ('code', 'name'),
-    [(203, 'arbiter'), (ErrorCode.NO_SPACE, 'recorder and data'), (850, 'unknown')],
+    [
+        (203, 'arbiter'),
+        (ErrorCode.NO_SPACE, 'recorder and data'),
+        (805, 'action models'),
+        (50, 'unknown'),
+    ],
 )
 def test_origin(code, name):
     assert origin(code) == name

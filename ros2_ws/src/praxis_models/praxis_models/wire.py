@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MessagePack frames with numpy arrays, as OpenPI writes them. Imports no rclpy.
+
+An array is the map ``{b'__ndarray__': True, b'data': bytes, b'dtype': str, b'shape': [int]}``, a
+numpy scalar ``{b'__npgeneric__': True, b'data': value, b'dtype': str}``, keys as bytes. Only
+booleans, numbers and fixed-length bytes or text are let through: no object can be smuggled in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import msgpack
+import numpy as np
+
+MAX_FRAME = 64 * 1024 * 1024
+"""Bytes of the largest frame that is read by default."""
+
+_KINDS = 'biufSU'
+_ARRAY, _GENERIC = b'__ndarray__', b'__npgeneric__'
+_MAX_DIMS = 8
+
+
+class WireError(ValueError):
+    """A frame that is not what it must be."""
+
+
+def pack(value: Any) -> bytes:
+    """Write a frame.
+
+    Raises:
+        WireError: A value that has no place in a frame, such as an array of objects.
+    """
+    try:
+        return msgpack.packb(value, default=_encode)
+    except (TypeError, OverflowError, ValueError, RecursionError) as error:
+        raise WireError(f'cannot be sent: {error}') from None
+
+
+def unpack(frame: bytes | bytearray | memoryview) -> Any:
+    """Read a frame; arrays are read-only views of it where their alignment allows.
+
+    Raises:
+        WireError: Not one whole MessagePack value, or an array that is not what it says.
+    """
+    try:
+        return msgpack.unpackb(frame, object_hook=_decode, strict_map_key=False)
+    except WireError:
+        raise
+    except (ValueError, TypeError, RecursionError, msgpack.exceptions.UnpackException) as error:
+        reason = str(error) or type(error).__name__
+        raise WireError(f'not a MessagePack frame: {reason}') from None
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        _check_kind(value.dtype)
+        contiguous = np.ascontiguousarray(value)
+        return {
+            _ARRAY: True,
+            b'data': contiguous.data if contiguous.size and value.ndim else value.tobytes(),
+            b'dtype': value.dtype.str,
+            b'shape': value.shape,
+        }
+    if isinstance(value, np.generic):
+        _check_kind(value.dtype)
+        return {_GENERIC: True, b'data': value.item(), b'dtype': value.dtype.str}
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f'{type(value).__name__} has no form in a frame')
+
+
+def _decode(found: dict[Any, Any]) -> Any:
+    if _ARRAY in found:
+        return _array(found)
+    if _GENERIC in found:
+        try:
+            return _dtype(found.get(b'dtype')).type(found.get(b'data'))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise WireError(f'numpy scalar: {error}') from None
+    return found
+
+
+def _array(found: dict[Any, Any]) -> np.ndarray:
+    data, shape = found.get(b'data'), found.get(b'shape')
+    dtype = _dtype(found.get(b'dtype'))
+    if not isinstance(data, bytes):
+        raise WireError(f'array: data must be bytes (got {type(data).__name__})')
+    if (
+        not isinstance(shape, (list, tuple))
+        or len(shape) > _MAX_DIMS
+        or any(type(size) is not int or size < 0 for size in shape)
+    ):
+        raise WireError(f'array: shape must be at most {_MAX_DIMS} sizes (got {shape!r:.60})')
+    if dtype.itemsize * math.prod(shape) != len(data):
+        raise WireError(f'array: {len(data)} bytes do not hold {dtype}{list(shape)}')
+    if not data or not dtype.itemsize:
+        return np.zeros(shape, dtype)
+    return np.frombuffer(data, dtype).reshape(shape)
+
+
+def _dtype(text: Any) -> np.dtype:
+    if isinstance(text, bytes):
+        text = text.decode('ascii', 'replace')
+    if not isinstance(text, str) or len(text) > 16:
+        raise WireError(f'array: dtype must be a short text (got {text!r:.60})')
+    try:
+        dtype = np.dtype(text)
+    except (TypeError, ValueError):
+        raise WireError(f'array: unknown dtype {text!r}') from None
+    if dtype.subdtype is not None or dtype.fields is not None:
+        raise WireError(f'array: dtype {text!r} is not permitted')
+    try:
+        _check_kind(dtype)
+    except TypeError as error:
+        raise WireError(f'array: {error}') from None
+    return dtype
+
+
+def _check_kind(dtype: np.dtype) -> None:
+    if dtype.kind not in _KINDS:
+        raise TypeError(f'dtype {dtype} is not permitted')
