@@ -86,7 +86,7 @@ def test_unusable_file_is_refused_naming_file_and_key(tmp_path, document, key, m
 
 
 def test_missing_file_is_named(tmp_path):
-    with pytest.raises(StatisticsError, match='nowhere.json: cannot be read: No such file'):
+    with pytest.raises(StatisticsError, match=r'nowhere\.json: cannot be read: No such file'):
         load_statistics(tmp_path / 'nowhere.json', 'actions')
 
 
