@@ -12,12 +12,11 @@ import struct
 import threading
 from collections.abc import Callable
 
+from praxis_models import wire
 from websockets.frames import Frame, Opcode
 from websockets.http11 import Request
 from websockets.protocol import State
 from websockets.server import ServerProtocol
-
-from praxis_models import wire
 
 META = {'protocol': 'praxis.model.v1', 'backend': 'noop', 'model': 'first'}
 
