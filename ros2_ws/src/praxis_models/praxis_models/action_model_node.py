@@ -1,0 +1,563 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Node `action_model`: an action model in closed loop, as actions.
+
+Everything here runs on one thread; inference runs on the connection's. What arrives from there is
+announced by a guard condition, so no timer lies between an observation and its command.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from geometry_msgs.msg import PoseStamped
+from praxis_core import qos
+from praxis_core.contract import load_contract
+from praxis_core.diagnostics import Diagnostics, Level, Report, StreamMonitor
+from praxis_core.errors import ErrorCode
+from praxis_core.lifecycle import AutostartNode
+from praxis_core.parameters import ParameterError, declare
+from praxis_core.process import run
+from praxis_interfaces.action import PredictChunk, RunPolicy
+from praxis_interfaces.msg import (
+    ActionChunk,
+    Command,
+    ControlStatus,
+    PrivilegedState,
+    StateVector,
+    TaskStatus,
+)
+from praxis_interfaces.srv import AcquireLease, GetModelInfo, ReleaseLease, ResetModel
+from rclpy.action import ActionServer, CancelResponse, GoalResponse
+from rclpy.callback_groups import ReentrantCallbackGroup
+from rclpy.clock import Clock, ClockType
+from rclpy.lifecycle import LifecycleState, TransitionCallbackReturn
+from rclpy.qos import QoSProfile
+from rclpy.task import Future
+from rclpy.time import Time
+from sensor_msgs.msg import Image, JointState
+from std_msgs.msg import Float64
+
+from praxis_models import model_messages
+from praxis_models.action_model_parameters import ActionModelParameters
+from praxis_models.action_model_settings import link_settings, renewal_s, run_options
+from praxis_models.assembly import Assembler
+from praxis_models.future_frames import FutureFrames
+from praxis_models.goals import ChunkGoal, Goal, PolicyGoal
+from praxis_models.inference_statistics import InferenceStatistics
+from praxis_models.lease_client import LeaseClient
+from praxis_models.model_link import Inferred, ModelLink, Trouble
+from praxis_models.observation_plan import ObservationPlan, Stream
+from praxis_models.policy_driver import Observed
+from praxis_models.policy_run import FAULTS, FINAL, End
+from praxis_models.timeline import Step
+
+CHECK_S = 0.05
+RELEASE_S = 0.02
+"""How long a result waits for the arbiter to take the lease back."""
+STOP_S = 1.0
+
+REASONS = {
+    getattr(ControlStatus, name): name.removeprefix('REASON_').lower()
+    for name in dir(ControlStatus)
+    if name.startswith('REASON_')
+}
+EVENTS = QoSProfile(depth=10)
+
+
+class ActionModelNode(AutostartNode):
+    """Actions `predict_chunk` and `run_policy` over one model; a `World` to its goals."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__('action_model', **kwargs)
+        self._settings = declare(self, ActionModelParameters)
+        self.link: ModelLink | None = None
+        self.assembler: Assembler | None = None
+        self.observed: Observed | None = None
+        self.statistics = InferenceStatistics()
+        self._goal: Goal | None = None
+        self._handle: Any = None
+        self._plan: ObservationPlan | None = None
+        self._control: ControlStatus | None = None
+        self._verdict: dict[str, Any] | None = None
+        self._made: list[Callable[[], Any]] = []
+        self._readers: list[Any] = []
+        self._streams: list[Any] = []
+        self._frames = FutureFrames(self._publish_frame)
+        self._film: Any = None
+        self._futures: dict[str, Any] = {}
+        self._feedback_at = 0.0
+        self._stale_observations = 0
+        self._seq = 0
+        self._steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self._group = group = ReentrantCallbackGroup()
+        self._wake = self.create_guard_condition(self._on_wake, callback_group=group)
+        self._timer = self.create_timer(
+            CHECK_S, self._check, clock=self._steady, callback_group=group
+        )
+        self._timer.cancel()
+        self._servers = [
+            ActionServer(
+                self,
+                kind,
+                name,
+                execute_callback=execute,
+                goal_callback=partial(self._accept, name),
+                handle_accepted_callback=begin,
+                cancel_callback=self._cancel,
+                callback_group=group,
+                result_timeout=900,
+            )
+            for kind, name, begin, execute in (
+                (RunPolicy, 'run_policy', self._begin_policy, self._run_policy),
+                (PredictChunk, 'predict_chunk', self._begin_chunk, self._predict_chunk),
+            )
+        ]
+        self.create_service(GetModelInfo, 'get_model_info', self._model_info, callback_group=group)
+        self.create_service(ResetModel, 'reset_model', self._reset_model, callback_group=group)
+
+    # Lifecycle
+
+    def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Load the contract, start or join the worker, create publishers."""
+        p = self._settings.value
+        self._contract = contract = load_contract(p.contract)
+        self._lockstep = p.stepping == 'lockstep'
+        settings = link_settings(p, contract, self.get_namespace())
+        topics = contract.deployment.topics
+        self._requests = self._advertise(Command, contract.request_topic(p.source), qos.REQUEST)
+        self._chunks = self._advertise(ActionChunk, topics.action_chunk, EVENTS)
+        self._values = self._advertise(Float64, 'value', EVENTS)
+        self._acquire = self.create_client(AcquireLease, 'acquire_lease')
+        self._release = self.create_client(ReleaseLease, 'release_lease')
+        for client in (self._acquire, self._release):
+            self._made.append(partial(self.destroy_client, client))
+        self._diagnostics = Diagnostics(self, contract.name)
+        self._made.append(self._diagnostics.close)
+        self._diagnostics.add('model', self._report, patience=p.worker_ready_timeout_s)
+        self.statistics = InferenceStatistics()
+        self.link = ModelLink(settings, self._wake.trigger, self._on_model)
+        try:
+            self.link.start()
+        except ValueError as error:
+            raise ParameterError(f'parameter endpoint: {error}') from None
+        return TransitionCallbackReturn.SUCCESS
+
+    def _advertise(self, kind: type, topic: str, profile: QoSProfile) -> Any:
+        publisher = self.create_publisher(kind, topic, profile)
+        self._made.append(partial(self.destroy_publisher, publisher))
+        return publisher
+
+    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Subscribe, accept goals."""
+        topics = self._contract.deployment.topics
+        reliable = qos.LOCKSTEP_SUBSCRIBE if self._lockstep else qos.STATE_SUBSCRIBE
+        self._readers = [
+            self.create_subscription(StateVector, topics.state, self._on_state, reliable),
+            self.create_subscription(TaskStatus, topics.task_status, self._on_task, reliable),
+            self.create_subscription(
+                ControlStatus, topics.control_status, self._on_control, qos.LATCHED
+            ),
+        ]
+        hz = None if self._lockstep else self._contract.deployment.command_hz
+        self._monitor = self._diagnostics.watch(StreamMonitor('observations', hz))
+        self._on_model()
+        return super().on_activate(state)
+
+    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """End the goal in progress and listen no more."""
+        self._end_goal('the node is being deactivated')
+        self._unsubscribe()
+        while self._readers:
+            self.destroy_subscription(self._readers.pop())
+        self._diagnostics.remove(self._monitor.name)
+        self.observed = self._control = self._verdict = None
+        return super().on_deactivate(state)
+
+    def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Disconnect, stop the worker if it is ours, release publishers and clients."""
+        self._stop_film()
+        link, self.link = self.link, None
+        if link is not None:
+            link.close()
+        self._futures.clear()
+        while self._made:
+            self._made.pop()()
+        return TransitionCallbackReturn.SUCCESS
+
+    def _end_goal(self, message: str) -> None:
+        if self._goal is not None:
+            self._goal.abort('deactivated', ErrorCode.NOT_ACTIVE, message)
+
+    def stop(self) -> None:
+        """End the goal while callbacks still run, and give it time to answer its client."""
+        if self._goal is not None:
+            self.executor.create_task(self._end_goal, 'the node is shutting down')
+            deadline = time.monotonic() + STOP_S
+            while self._goal is not None and time.monotonic() < deadline:
+                time.sleep(CHECK_S)
+
+    def close(self) -> None:
+        """Finalise, and destroy the action servers."""
+        super().close()
+        for server in self._servers:
+            server.destroy()
+
+    # What the model wants to see
+
+    def _on_model(self) -> None:
+        link, goal, now = self.link, self._goal, time.monotonic()
+        plan = link.plan if link is not None else None
+        if self._readers and plan is not None and plan is not self._plan:
+            replaced = self._plan is not None and plan != self._plan
+            self._unsubscribe()
+            self._plan = plan
+            self.assembler = Assembler(self._contract, plan, self._lockstep)
+            self._streams = [self._subscribe(stream) for stream in plan.streams]
+            self._log_model()
+            if goal is not None and replaced:
+                goal.model_replaced()
+        if goal is not None:
+            goal.check(now)
+
+    def _subscribe(self, stream: Stream) -> Any:
+        deployment = self._contract.deployment
+        topics = deployment.topics
+        kind, topic = {
+            'camera': lambda: (Image, self._contract.image_topic(stream.name)),
+            'pose': lambda: (PoseStamped, deployment.arms[stream.name].pose_topic),
+            'joints': lambda: (JointState, topics.joint_states),
+            'privileged': lambda: (PrivilegedState, topics.privileged_state),
+        }[stream.kind]()
+        profile = qos.LOCKSTEP_SUBSCRIBE if self._lockstep else qos.SENSOR_SUBSCRIBE
+        return self.create_subscription(kind, topic, partial(self._on_part, stream), profile)
+
+    def _unsubscribe(self) -> None:
+        for reader in self._streams:
+            self.destroy_subscription(reader)
+        self._streams, self._plan, self.assembler = [], None, None
+
+    def _log_model(self) -> None:
+        meta, plan = self.link.meta, self._plan
+        sees = [*plan.cameras.values(), *plan.states]
+        self.get_logger().info(
+            f'model {meta.backend} {meta.checkpoint or "without checkpoint"} is ready; '
+            f'it sees {", ".join(sees)}'
+        )
+
+    # Messages
+
+    def _on_wake(self) -> None:
+        if self.link is not None:
+            self.link.deliver()
+        if self._goal is not None:
+            self._goal.settle()
+
+    def _on_part(self, stream: Stream, message: Any) -> None:
+        now = time.monotonic()
+        if self.assembler is not None:
+            self.assembler.add(stream, _stamp_ns(message), message, now)
+            if self._goal is not None:
+                self._goal.part_arrived(now)
+
+    def _on_state(self, message: StateVector) -> None:
+        observed = Observed(message, _stamp_ns(message), time.monotonic())
+        self._monitor.tick(observed.stamp_ns / 1e9, int(message.observation_seq))
+        self.observed = observed
+        if self._goal is not None:
+            self._goal.observe(observed)
+
+    def _on_control(self, message: ControlStatus) -> None:
+        self._control = message
+        if self._goal is not None:
+            self._goal.control(
+                message.lease_id,
+                REASONS.get(message.reason_code, ''),
+                message.reason,
+                time.monotonic(),
+            )
+
+    def _on_task(self, message: TaskStatus) -> None:
+        self._verdict = {
+            'episode': message.episode_uuid,
+            'success': message.success,
+            'terminated': message.terminated,
+            'truncated': message.truncated,
+        }
+        if self._goal is not None:
+            self._goal.verdict(**self._verdict)
+
+    def _check(self) -> None:
+        now, goal = time.monotonic(), self._goal
+        if goal is None:
+            return
+        goal.check(now)
+        if goal.end is None and now >= self._feedback_at:
+            self._feedback_at = now + 1.0 / self._settings.value.feedback_hz
+            self._publish_feedback(goal)
+
+    # Output of goals
+
+    def publish_command(
+        self, lease_id: str, step: Step, values: np.ndarray, observed: Observed
+    ) -> None:
+        """See `World`."""
+        source = self._settings.value.source
+        message = model_messages.command_message(
+            self._contract, source, lease_id, self._seq, step, values, observed
+        )
+        message.header.stamp = (
+            message.observation_stamp if self._lockstep else self.get_clock().now().to_msg()
+        )
+        self._seq += 1
+        self._requests.publish(message)
+        self._frames.show(step.chunk_id, step.chunk_index)
+
+    def publish_chunk(self, chunk_id: str, inferred: Inferred) -> ActionChunk:
+        """See `World`."""
+        policy_hz = self._policy_hz()
+        message = model_messages.chunk_message(
+            self._contract, self._settings.value.source, chunk_id, policy_hz, inferred
+        )
+        self._chunks.publish(message)
+        if inferred.prediction.value is not None:
+            self._values.publish(Float64(data=inferred.prediction.value))
+        if self._frames.add(chunk_id, inferred, policy_hz) and isinstance(self._goal, ChunkGoal):
+            self._play(chunk_id, policy_hz)
+        return message
+
+    def _policy_hz(self) -> float:
+        return self.link.meta.policy_hz or self._contract.interface.policy_hz
+
+    def _publish_frame(self, role: str, pixels: np.ndarray, stamp_ns: int) -> None:
+        if role not in self._futures:
+            topic = f'future/{role}/image_raw'
+            self._futures[role] = self._advertise(Image, topic, qos.SENSOR_PUBLISH)
+        camera = self._plan.cameras.get(role) if self._plan is not None else None
+        frame = self._contract.deployment.cameras[camera].frame if camera else ''
+        self._futures[role].publish(model_messages.frame_message(pixels, stamp_ns, frame))
+
+    def _play(self, chunk_id: str, policy_hz: float) -> None:
+        """Show frames at the model's rate where no commands pace them."""
+        self._stop_film()
+        step = 0
+
+        def show_next() -> None:
+            nonlocal step
+            if not self._frames.show(chunk_id, step):
+                self._stop_film()
+            step += 1
+
+        self._film = self.create_timer(1.0 / policy_hz, show_next, clock=self._steady)
+        show_next()
+
+    def _stop_film(self) -> None:
+        if self._film is not None:
+            self.destroy_timer(self._film)
+            self._film = None
+
+    # Goals
+
+    def _accept(self, name: str, _: Any) -> GoalResponse:
+        why = '' if self.is_active else f'the node is {self.state_label}'
+        if self._goal is not None:
+            why = 'busy with another goal'
+        if why:
+            self.get_logger().warning(f'{name} rejected: {why}')
+            return GoalResponse.REJECT
+        return GoalResponse.ACCEPT
+
+    def _cancel(self, handle: Any) -> CancelResponse:
+        if self._goal is not None and self._goal.goal_id == _goal_id(handle):
+            self._goal.cancel()
+        return CancelResponse.ACCEPT
+
+    def _begin(self, goal: Goal, handle: Any) -> None:
+        self._goal, self._handle = goal, handle
+        self._stop_film()
+        self._feedback_at = goal.started
+        self._timer.reset()
+        handle.execute()
+
+    def _begin_policy(self, handle: Any) -> None:
+        p, request = self._settings.value, handle.request
+        goal = PolicyGoal(
+            self, _goal_id(handle), request.instruction, run_options(p, self._contract, request)
+        )
+        lease = LeaseClient(
+            self._acquire,
+            self._release,
+            AcquireLease.Request(
+                source=p.source,
+                lease_id=goal.goal_id,
+                interface_hash=self._contract.interface_hash,
+                duration=p.lease_s,
+            ),
+            renew_s=renewal_s(p),
+            timeout_s=p.service_timeout_s,
+            on_grant=lambda episode: self._granted(goal, episode),
+            on_refusal=goal.refused,
+        )
+        goal.begin(lease, self._verdict)
+        self._begin(goal, handle)
+
+    def _granted(self, goal: PolicyGoal, episode_uuid: str) -> None:
+        goal.granted(episode_uuid)
+        if self._control is not None:
+            # The status of the grant may have come before the grant's own answer.
+            self._on_control(self._control)
+
+    def _begin_chunk(self, handle: Any) -> None:
+        p = self._settings.value
+        goal = ChunkGoal(
+            self,
+            _goal_id(handle),
+            handle.request.instruction,
+            patience_s=p.observation_patience,
+            max_age_s=None if self._lockstep else self._contract.deployment.max_age.state,
+        )
+        self._begin(goal, handle)
+
+    async def _run_policy(self, handle: Any) -> RunPolicy.Result:
+        goal = self._goal
+        await self._ended(goal)
+        run = goal.run
+        released = goal.lease.close()
+        if released is not None:
+            await self._within(RELEASE_S, released)
+        self._stale_observations += run.stale_observations
+        result = RunPolicy.Result(outcome=run.outcome, chunks=run.chunks, commands=run.commands)
+        return self._finished(handle, goal, result)
+
+    async def _predict_chunk(self, handle: Any) -> PredictChunk.Result:
+        goal = self._goal
+        await self._ended(goal)
+        result = PredictChunk.Result()
+        if goal.message is not None:
+            result.chunk = goal.message
+        return self._finished(handle, goal, result)
+
+    def _finished(self, handle: Any, goal: Goal, result: Any) -> Any:
+        self._timer.cancel()
+        self._goal = self._handle = None
+        end = goal.end
+        if handle.is_cancel_requested and end.status != 'canceled':
+            end = End('canceled', 'cancelled', ErrorCode.CANCELLED, 'cancelled by the client')
+        if end.status == 'aborted':
+            self.get_logger().warning(f'goal aborted: {end.reason}: {end.message}')
+        {'succeeded': handle.succeed, 'canceled': handle.canceled, 'aborted': handle.abort}[
+            end.status
+        ]()
+        result.error_code, result.error_msg = int(end.code), end.message
+        result.termination_reason = end.reason
+        return result
+
+    def _publish_feedback(self, goal: Goal) -> None:
+        elapsed = time.monotonic() - goal.started
+        if isinstance(goal, PolicyGoal):
+            message = RunPolicy.Feedback(
+                elapsed=goal.run.elapsed,
+                queue_depth=goal.queue_depth,
+                inference_ms=goal.inference_ms,
+                stale_observations=goal.run.stale_observations,
+                chunks=goal.run.chunks,
+            )
+        else:
+            message = PredictChunk.Feedback(elapsed=elapsed)
+        self._handle.publish_feedback(message)
+
+    def _ended(self, goal: Goal) -> Future:
+        future = Future(executor=self.executor)
+        goal.when_ended(lambda: future.set_result(None))
+        return future
+
+    def _within(self, seconds: float, call: Future) -> Future:
+        """Future that is done with the call, or after so many seconds."""
+        future = Future(executor=self.executor)
+
+        def done(_: Any = None) -> None:
+            if not future.done():
+                self.destroy_timer(timer)
+                future.set_result(None)
+
+        timer = self.create_timer(seconds, done, clock=self._steady, callback_group=self._group)
+        call.add_done_callback(done)
+        return future
+
+    # Services and diagnostics
+
+    def _trouble(self) -> Trouble | None:
+        if self.link is None:
+            return Trouble('unreachable', f'the node is {self.state_label}')
+        return self.link.trouble
+
+    def _model_info(
+        self, _: GetModelInfo.Request, response: GetModelInfo.Response
+    ) -> GetModelInfo.Response:
+        trouble = self._trouble()
+        if trouble is not None:
+            response.error_code = int(FAULTS[trouble.kind][1])
+            response.error_msg = trouble.message
+        meta = self.link.meta if self.link is not None else None
+        return response if meta is None else model_messages.model_info(meta, response)
+
+    async def _reset_model(
+        self, request: ResetModel.Request, response: ResetModel.Response
+    ) -> ResetModel.Response:
+        trouble = self._trouble()
+        if self._goal is not None:
+            response.error_code = int(ErrorCode.BUSY)
+            response.error_msg = 'a goal is in progress; it has reset the model at its start'
+            return response
+        if trouble is None:
+            answered = Future(executor=self.executor)
+            self.link.call('reset', answered.set_result, session_id=request.session_id)
+            answer = await answered
+            trouble = answer if isinstance(answer, Trouble) else None
+        if trouble is not None:
+            response.error_code = int(FAULTS[trouble.kind][1])
+            response.error_msg = trouble.message
+        response.success = trouble is None
+        return response
+
+    def _report(self) -> Report:
+        link, goal = self.link, self._goal
+        meta, worker, trouble = link.meta, link.worker, link.trouble
+        running = isinstance(goal, PolicyGoal)
+        values: dict[str, Any] = {
+            'connection': link.phase,
+            'endpoint': link.address,
+            'backend': meta.backend if meta else '',
+            'checkpoint': meta.checkpoint if meta else '',
+            **self.statistics.values(),
+            'queue_depth': goal.queue_depth if running else 0,
+            'stale_observations': self._stale_observations
+            + (goal.run.stale_observations if running else 0),
+        }
+        if worker is not None:
+            values.update(worker=worker.phase, worker_pid=worker.pid or '', log=str(worker.log))
+            values['worker_restarts'] = worker.restarts
+        if trouble is None:
+            return Level.OK, f'{meta.backend} is ready', values
+        level = Level.ERROR if trouble.kind in (*FINAL, 'lost', 'refused') else Level.WARN
+        return level, trouble.message.splitlines()[0], values
+
+
+def _goal_id(handle: Any) -> str:
+    return bytes(handle.goal_id.uuid).hex()
+
+
+def _stamp_ns(message: Any) -> int:
+    return Time.from_msg(message.header.stamp).nanoseconds
+
+
+def main(args: list[str] | None = None) -> int:
+    """Run the node until it is interrupted."""
+    return run(ActionModelNode, args=args)
+
+
+if __name__ == '__main__':
+    raise SystemExit(main())

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the parameters of the node `action_model` mean for its parts. Imports no rclpy node."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from praxis_core.contract import Contract
+from praxis_core.model_meta import ModelMeta
+from praxis_core.parameters import ParameterError
+
+from praxis_models.action_model_parameters import ActionModelParameters
+from praxis_models.goals import RunOptions
+from praxis_models.model_link import LinkSettings, worker_arguments
+from praxis_models.policy_driver import Pace
+from praxis_models.policy_run import Limits
+from praxis_models.supervisor import WorkerSpec
+from praxis_models.timeline import Playback
+
+TOKEN_VARIABLE = 'PRAXIS_MODEL_TOKEN'
+
+
+def link_settings(p: ActionModelParameters, contract: Contract, namespace: str) -> LinkSettings:
+    """Which model is started or joined.
+
+    Raises:
+        ParameterError: The token cannot be read.
+    """
+    token = os.environ.get(TOKEN_VARIABLE, '').strip()
+    arguments = worker_arguments(p.checkpoint, p.worker_options)
+    if p.token_file:
+        try:
+            token = Path(p.token_file).read_text(encoding='utf-8').strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ParameterError(f'parameter token_file: {error}') from None
+        arguments += ('--token-file', str(Path(p.token_file).absolute()))
+    worker = None
+    if not p.endpoint:
+        worker = WorkerSpec(
+            name=f'{namespace.strip("/")}/{p.backend}'.strip('/'),
+            backend=p.backend,
+            arguments=arguments,
+            python=p.python or sys.executable,
+            root=p.root,
+            device=p.device,
+            ready_timeout_s=p.worker_ready_timeout_s,
+        )
+    return LinkSettings(
+        contract=contract,
+        backend=p.backend,
+        endpoint=p.endpoint,
+        worker=worker,
+        token=token,
+        connect_timeout_s=p.connect_timeout_s,
+        receive_timeout_s=p.receive_timeout_s,
+        first_reply_timeout_s=p.first_reply_timeout_s,
+    )
+
+
+def run_options(p: ActionModelParameters, contract: Contract, request: Any) -> RunOptions:
+    """How a goal is run.
+
+    Args:
+        p: Parameters.
+        contract: Of the robot.
+        request: ``RunPolicy.Goal``.
+    """
+    interface, deployment = contract.interface, contract.deployment
+
+    def pace(meta: ModelMeta) -> Pace:
+        return Pace(
+            policy_hz=meta.policy_hz or interface.policy_hz,
+            command_hz=deployment.command_hz,
+            execute_steps=request.execute_steps or p.execute_steps or meta.execute_steps or 0,
+            prefetch_steps=p.prefetch_steps,
+            resample=p.resample,
+            lockstep=p.stepping == 'lockstep',
+        )
+
+    def playback(pace: Pace) -> Playback:
+        return Playback(
+            execute=max(1, pace.ticks(pace.execute_steps)) if pace.execute_steps else 0,
+            blending=p.blending,
+            fade=pace.ticks(p.blend_steps),
+            ensemble_m=p.ensemble_m,
+            latency=p.latency_ticks,
+        )
+
+    clip = None
+    if p.clip_deltas and interface.action_kind == 'delta':
+        limits = [deployment.limits[name] for name in interface.action.names]
+        clip = np.array([each.min for each in limits]), np.array([each.max for each in limits])
+    return RunOptions(
+        limits=Limits(
+            max_chunks=request.max_chunks,
+            timeout_s=request.timeout,
+            model_patience_s=p.model_patience_s,
+            observation_patience_s=p.observation_patience,
+        ),
+        pace=pace,
+        playback=playback,
+        clip=clip,
+    )
+
+
+def renewal_s(p: ActionModelParameters) -> float:
+    """Silence after which a lease is renewed, well before it would end."""
+    if p.lease_s > 0.0:
+        return p.lease_s / 3.0
+    return 5.0 if p.stepping == 'lockstep' else 0.3
