@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Modules of a model's own environment, imported where a worker loads it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+
+from praxis_models.backend import BackendError
+
+
+def bring(module: str, package: str) -> ModuleType:
+    """Import a module that only the model's own environment has.
+
+    Args:
+        module: Dotted name.
+        package: What to install to have it, for the message.
+
+    Raises:
+        BackendError: It is not there, or its import fails; one line with what to do.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        missing = getattr(error, 'name', None) or module
+        reason = '' if missing == module.split('.')[0] else f': {_line(error)}'
+        raise BackendError(
+            f'{module} cannot be imported by {sys.executable}{reason}; install {package} in an '
+            f'environment of its own and name its Python with `python`'
+        ) from error
+    except Exception as error:
+        raise BackendError(f'{module} fails at its import: {_line(error)}') from error
+
+
+def _line(error: BaseException) -> str:
+    text = ' '.join(str(error).split())
+    return f'{type(error).__name__}: {text}'[:300]
