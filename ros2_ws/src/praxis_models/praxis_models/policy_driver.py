@@ -202,7 +202,9 @@ class PolicyDriver:
         run, state = self.run, self._state
         if not run.is_bound or state is None:
             return
-        if self._is_due():
+        # An observation that is answered is past, unless its images are only now arriving.
+        present = self._is_unanswered(state) or self._patient_for == _seq(state)
+        if present and self._is_due():
             begun = self._prepare(now) and self._begin(state, now)
             if not begun and self._pace.lockstep:
                 return  # time stands still until the inference can begin
@@ -216,12 +218,12 @@ class PolicyDriver:
             if waiting is None:
                 run.played_out()
             return
-        self._answered = int(state.message.observation_seq)
+        self._answered = _seq(state)
         run.commands += 1
         self._output.command(step, self._clipped(step.values), state)
 
     def _is_unanswered(self, state: Observed) -> bool:
-        return int(state.message.observation_seq) != self._answered
+        return _seq(state) != self._answered
 
     def _clipped(self, values: np.ndarray) -> np.ndarray:
         return values if self._limits is None else np.clip(values, *self._limits)
@@ -280,7 +282,7 @@ class PolicyDriver:
 
     def _begin(self, state: Observed, now: float) -> bool:
         """Begin the inference from this state; False where it cannot begin yet."""
-        seq = int(state.message.observation_seq)
+        seq = _seq(state)
         if not self._assembler.is_whole(state.message, state.stamp_ns):
             # Images of this observation may be on their way; in real time for one tick.
             first = self._patient_for is None or self._patient_for == seq
@@ -349,3 +351,7 @@ class PolicyDriver:
         if self._session and self._link.trouble is None:
             self._link.call('session.close', lambda _: None, session_id=self._session)
         self._session = ''
+
+
+def _seq(state: Observed) -> int:
+    return int(state.message.observation_seq)
