@@ -512,7 +512,7 @@ class ActionModelNode(AutostartNode):
             response.error_code = int(ErrorCode.BUSY)
             response.error_msg = 'a goal is in progress; it has reset the model at its start'
             return response
-        if trouble is None:
+        if trouble is None and self.link.takes_calls:
             answered = Future(executor=self.executor)
             self.link.call('reset', answered.set_result, session_id=request.session_id)
             answer = await answered

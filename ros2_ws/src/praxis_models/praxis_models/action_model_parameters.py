@@ -10,6 +10,7 @@ from praxis_core.schema import Problem, refuse
 from pydantic import Field, model_validator
 
 from praxis_models.model_link import worker_arguments
+from praxis_models.request_format import read_format
 
 _FIXED = {'read_only': True}
 _OF_WORKER = ('checkpoint', 'python', 'root', 'device', 'worker_options')
@@ -69,6 +70,12 @@ class ActionModelParameters(ParameterModel):
     worker_options: str = Field(
         '',
         description='JSON object of further options of the back end, as its --help lists them',
+        json_schema_extra=_FIXED,
+    )
+    dialect: str = Field(
+        '',
+        description='how a server that is none of ours wants its requests: openpi_libero, '
+        'openpi_droid, openpi_aloha, rlt, or a JSON object; empty: our protocol',
         json_schema_extra=_FIXED,
     )
     worker_ready_timeout_s: float = Field(
@@ -183,6 +190,10 @@ class ActionModelParameters(ParameterModel):
         elif not self.backend:
             reason = 'is needed to start a worker; or give the endpoint of one that runs'
             problems.append(Problem('backend', reason, self.backend))
+        try:
+            read_format(self.dialect)
+        except ValueError as error:
+            problems.append(Problem('dialect', str(error), self.dialect))
         try:
             worker_arguments(self.checkpoint, self.worker_options)
         except ValueError as error:

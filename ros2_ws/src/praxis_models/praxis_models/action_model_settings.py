@@ -18,6 +18,7 @@ from praxis_models.goals import RunOptions
 from praxis_models.model_link import LinkSettings, worker_arguments
 from praxis_models.policy_driver import Pace
 from praxis_models.policy_run import Limits
+from praxis_models.request_format import read_format
 from praxis_models.supervisor import WorkerSpec
 from praxis_models.timeline import Playback
 
@@ -54,6 +55,7 @@ def link_settings(p: ActionModelParameters, contract: Contract, namespace: str) 
         backend=p.backend,
         endpoint=p.endpoint,
         worker=worker,
+        dialect=read_format(p.dialect),
         token=token,
         connect_timeout_s=p.connect_timeout_s,
         receive_timeout_s=p.receive_timeout_s,

@@ -17,17 +17,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from praxis_core.contract import Contract
 from praxis_core.exchange_error import ExchangeError
-from praxis_core.model_exchange import Prediction, check_meta, check_reply, request_of
-from praxis_core.model_meta import ModelMeta, read_meta
+from praxis_core.model_exchange import Prediction, check_meta
+from praxis_core.model_meta import ModelMeta
 from praxis_core.native_control import control_of
 
 from praxis_models.action_layout import ActionLayout, layout_of
 from praxis_models.anchoring import anchored, check_anchors
 from praxis_models.assembly import Snapshot
 from praxis_models.connection import Connection
+from praxis_models.dialect import Dialect, Praxis, meet
 from praxis_models.observation_plan import ObservationPlan, StaleError, plan_observation
 from praxis_models.outcome import Outcome, Ticket
 from praxis_models.policy_run import Fault
+from praxis_models.request_format import RequestFormat
 from praxis_models.supervisor import Supervisor, Worker, WorkerSpec
 
 
@@ -40,6 +42,7 @@ class LinkSettings:
         backend: Back end that is wanted, empty: any.
         endpoint: Of a running server, empty: ``worker`` is started.
         worker: How to start one.
+        dialect: How a server that does not speak our protocol wants its requests.
         token: For the server.
         connect_timeout_s: See `Connection`.
         receive_timeout_s: See `Connection`.
@@ -50,6 +53,7 @@ class LinkSettings:
     backend: str = ''
     endpoint: str = ''
     worker: WorkerSpec | None = None
+    dialect: RequestFormat | None = None
     token: str = ''
     connect_timeout_s: float = 5.0
     receive_timeout_s: float = 30.0
@@ -96,7 +100,7 @@ class _Model:
     """What a connection's metadata said, once it was found to fit the robot."""
 
     generation: int
-    meta: ModelMeta | None = None
+    dialect: Dialect | None = None
     plan: ObservationPlan | None = None
     mismatch: str = ''
 
@@ -198,7 +202,8 @@ class ModelLink:
     def _read(self, generation: int, metadata: Mapping[str, Any]) -> _Model:
         contract = self.settings.contract
         try:
-            meta = read_meta(metadata)
+            dialect = meet(metadata, contract, self.settings.dialect)
+            meta = dialect.meta
             check_meta(
                 meta,
                 control_of(contract),
@@ -206,14 +211,20 @@ class ModelLink:
                 interface_hash=contract.interface_hash,
             )
             check_anchors(meta, self.layout)
-            return _Model(generation, meta, plan_observation(meta, contract))
+            return _Model(generation, dialect, plan_observation(meta, contract))
         except ExchangeError as error:
             return _Model(generation, mismatch=str(error))
 
     @property
     def meta(self) -> ModelMeta | None:
         """Metadata of the last model that fitted, None before the first."""
-        return self._model.meta
+        dialect = self._model.dialect
+        return dialect.meta if dialect is not None else None
+
+    @property
+    def takes_calls(self) -> bool:
+        """It knows sessions and resets; a foreign server knows inference only."""
+        return isinstance(self._model.dialect, Praxis)
 
     @property
     def plan(self) -> ObservationPlan | None:
@@ -271,17 +282,17 @@ class ModelLink:
 
         Only while there is no `trouble`.
         """
-        meta, connection = self._model.meta, self._connection
-        assert meta is not None and connection is not None
+        dialect, connection = self._model.dialect, self._connection
+        assert dialect is not None and connection is not None
 
         def make() -> dict[str, Any]:
             observation = snapshot.observation(instruction)
-            return request_of(meta, observation, session_id=session_id)
+            return dialect.request(observation, session_id=session_id)
 
         def parse(reply: dict[str, Any]) -> tuple[Prediction, np.ndarray]:
-            prediction = check_reply(meta, reply)
+            prediction = dialect.prediction(reply)
             # Anchored here, once: no later state is ever looked at.
-            return prediction, anchored(prediction.actions, meta, snapshot.state())
+            return prediction, anchored(prediction.actions, dialect.meta, snapshot.state())
 
         def ended(outcome: Outcome) -> None:
             at = time.monotonic()

@@ -237,6 +237,9 @@ class PolicyDriver:
             return False
         if self._prepared == link.generation:
             return True
+        if not link.takes_calls:
+            self._prepared = link.generation
+            return True
         if self._preparing is None:
             assert link.meta is not None
             if link.meta.uses_sessions:

@@ -183,7 +183,7 @@ def test_lockstep_takes_the_very_stamp_or_nothing():
     listed = state(cameras=['agentview'])
     assembler.add(AGENTVIEW, 50 * MS, image(1), 0.0)
     assert not assembler.is_whole(listed, 100 * MS)
-    with pytest.raises(StaleError, match='agentview: nothing of stamp 0.100 s yet'):
+    with pytest.raises(StaleError, match='agentview: nothing of stamp'):
         seen(assembler, listed)
     assembler.add(AGENTVIEW, 100 * MS, image(2), 0.0)
     assert assembler.is_whole(listed, 100 * MS)

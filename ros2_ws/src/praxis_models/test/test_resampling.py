@@ -76,7 +76,7 @@ def test_motion_of_offsets_is_conserved(actions, policy_hz, command_hz):
         each = commands[:, 0].reshape(len(actions), int(ratio)).sum(axis=1)
         np.testing.assert_allclose(each, actions[:, 0], atol=1e-9)
     assert (np.diff(steps) >= 0).all()
-    assert 0 <= steps.min() and steps.max() < len(actions)
+    assert steps.min() >= 0 and steps.max() < len(actions)
 
 
 @given(chunks, rates, rates)
