@@ -2,6 +2,7 @@
 """Foreign requests against openpi's own examples (Physical-Intelligence/openpi 15a9616a)."""
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -90,14 +91,17 @@ def assert_same(found, expected):
 # --- requests ---
 
 
-@pytest.mark.parametrize('size', [(256, 256), (224, 224), (480, 640), (200, 150)])
-def test_liberos_request_is_what_openpis_example_sends(size):
+@pytest.mark.parametrize('pillow', [True, False])
+@pytest.mark.parametrize('size', [(256, 256), (224, 224), (480, 640), (200, 150), (100, 224)])
+def test_liberos_request_is_what_openpis_example_sends(size, pillow, monkeypatch):
     observation = observed(LIBERO, *size)
     views = {}
     for key, role in (('image', 'primary'), ('wrist_image', 'wrist')):
         upside_down = observation.images[role][::-1]  # as robosuite renders it
         turned = np.ascontiguousarray(upside_down[::-1, ::-1])  # examples/libero/main.py
         views[f'observation/{key}'] = image_tools.resize_with_pad(turned, 224, 224)
+    if not pillow:
+        monkeypatch.setitem(sys.modules, 'PIL', None)
     found = foreign('openpi_libero', LIBERO).request(observation)
     state = observation.state['state']
     prompt = 'put the bowl on the plate'
