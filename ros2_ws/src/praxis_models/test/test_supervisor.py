@@ -457,8 +457,9 @@ sys.stdin.read()
         ('', ('--ignore-eof',)),
         ('', ('--ignore-eof', '--ignore-term', '--children')),
         ('fork', ()),
+        ('guard too', ('--ignore-eof', '--ignore-term')),
     ],
-    ids=['orderly', 'deaf', 'stubborn', 'forked'],
+    ids=['orderly', 'deaf', 'stubborn', 'forked', 'guard_too'],
 )
 def test_worker_does_not_survive_a_killed_parent(tmp_path, fork, arguments):
     path = tmp_path / 'facts.json'
@@ -477,8 +478,10 @@ def test_worker_does_not_survive_a_killed_parent(tmp_path, fork, arguments):
             family = [pid, guard_of(pid), *facts(path)['children']]
             assert all(map(runs, family))
             parent.kill()
+            if fork == 'guard too':
+                os.kill(family[1], signal.SIGKILL)
             wait_until(lambda: not any(map(runs, family)))
-            assert list(temporary.iterdir()) == []
+            assert fork == 'guard too' or list(temporary.iterdir()) == []
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(parent.pid, signal.SIGKILL)
@@ -603,6 +606,9 @@ def test_joined_server_that_hangs_does_not_delay_the_stop(events, supervisor):
             patient.stop()
             assert time.monotonic() - since < 30
             assert worker.phase == 'stopped'
+            connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n')
+        wait_until(lambda: 'worker theirs' not in [each.name for each in threading.enumerate()])
+        assert worker.phase == 'stopped'
 
 
 @pytest.mark.parametrize('endpoint', ['', 'ftp://host:1', 'ws://', 'ws://host:port'])
