@@ -19,6 +19,8 @@ MAX_FRAME = 64 * 1024 * 1024
 """Bytes of the largest frame that is read by default."""
 
 _KINDS = 'biufSU'
+_SCALARS = {'b': (bool,), 'i': (int,), 'u': (int,), 'f': (float, int), 'S': (bytes,), 'U': (str,)}
+_MAX_CODE_POINT = 0x10FFFF
 _ARRAY, _GENERIC = b'__ndarray__', b'__npgeneric__'
 _MAX_DIMS = 8
 
@@ -46,7 +48,9 @@ def unpack(frame: bytes | bytearray | memoryview) -> Any:
         WireError: Not one whole MessagePack value, or an array that is not what it says.
     """
     try:
-        return msgpack.unpackb(frame, object_hook=_decode, strict_map_key=False)
+        return msgpack.unpackb(
+            frame, object_hook=_decode, ext_hook=_no_extension, timestamp=1, strict_map_key=False
+        )
     except WireError:
         raise
     except (ValueError, TypeError, RecursionError, msgpack.exceptions.UnpackException) as error:
@@ -76,11 +80,22 @@ def _decode(found: dict[Any, Any]) -> Any:
     if _ARRAY in found:
         return _array(found)
     if _GENERIC in found:
-        try:
-            return _dtype(found.get(b'dtype')).type(found.get(b'data'))
-        except (TypeError, ValueError, OverflowError) as error:
-            raise WireError(f'numpy scalar: {error}') from None
+        return _scalar(_dtype(found.get(b'dtype')), found.get(b'data'))
     return found
+
+
+def _no_extension(code: int, data: bytes) -> Any:
+    raise WireError(f'extension type {code} is not permitted')
+
+
+def _scalar(dtype: np.dtype, value: Any) -> np.generic:
+    if type(value) not in _SCALARS[dtype.kind]:
+        raise WireError(f'numpy scalar: {type(value).__name__} is no {dtype}')
+    if dtype.kind in 'iu':
+        info = np.iinfo(dtype)
+        if not info.min <= value <= info.max:
+            raise WireError(f'numpy scalar: {value} is no {dtype}')
+    return dtype.type(value)
 
 
 def _array(found: dict[Any, Any]) -> np.ndarray:
@@ -96,8 +111,12 @@ def _array(found: dict[Any, Any]) -> np.ndarray:
         raise WireError(f'array: shape must be at most {_MAX_DIMS} sizes (got {shape!r:.60})')
     if dtype.itemsize * math.prod(shape) != len(data):
         raise WireError(f'array: {len(data)} bytes do not hold {dtype}{list(shape)}')
-    if not data or not dtype.itemsize:
+    if not data:
         return np.zeros(shape, dtype)
+    if dtype.kind == 'U':
+        points = np.frombuffer(data, np.dtype(np.uint32).newbyteorder(dtype.byteorder))
+        if points.max() > _MAX_CODE_POINT:
+            raise WireError('array: text that is no Unicode')
     return np.frombuffer(data, dtype).reshape(shape)
 
 
@@ -110,7 +129,8 @@ def _dtype(text: Any) -> np.dtype:
         dtype = np.dtype(text)
     except (TypeError, ValueError):
         raise WireError(f'array: unknown dtype {text!r}') from None
-    if dtype.subdtype is not None or dtype.fields is not None:
+    # numpy gives text of no length one byte an element: an array that no frame holds
+    if dtype.subdtype is not None or dtype.fields is not None or not dtype.itemsize:
         raise WireError(f'array: dtype {text!r} is not permitted')
     try:
         _check_kind(dtype)
