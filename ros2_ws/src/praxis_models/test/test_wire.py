@@ -128,6 +128,7 @@ def test_mappings_and_tuples_are_plain_in_the_frame():
         np.array([object()]),
         np.array([1 + 2j]),
         np.complex64(1),
+        np.longdouble(1),
         np.zeros(2, dtype=[('a', 'f4')]),
         np.zeros(2, dtype='V4'),
         np.array(['2026-01-01'], dtype='M8[D]'),
@@ -173,6 +174,9 @@ HOSTILE = {
     'no such type': array('<f5'),
     'type by number': array(7),
     'type as a list': array(['a', 'f4']),
+    'type as a sum': array('1+1'),
+    'type with a comma': array(',i4'),
+    'long double': array('<f16', [1], b'0' * 16),
     'long type': array('f4,' * 1000),
     'no type': msgpack.packb({b'__ndarray__': True, b'shape': [1], b'data': b'0000'}),
     'nothing but the mark': msgpack.packb({b'__ndarray__': True}),
@@ -256,6 +260,11 @@ def test_a_corrupted_frame_is_read_or_refused_and_never_more(value, data):
     repr(found)
 
 
+@pytest.mark.parametrize('dtype', ['float32', '=f4', '<f4', 'f4'])
+def test_types_that_other_clients_write_are_read(dtype):
+    assert wire.unpack(array(dtype, [1], struct.pack('<f', 1.5))) == np.float32(1.5)
+
+
 @settings(max_examples=400)
 @given(st.binary(max_size=64))
 def test_noise_is_read_or_refused(noise):
@@ -266,11 +275,16 @@ def test_noise_is_read_or_refused(noise):
 
 
 @given(
-    st.text(max_size=8),
+    st.one_of(
+        st.text(max_size=8),
+        st.text('<>|=?biufcgSUVOMm0123456789,()[]', max_size=6),
+        st.from_regex(r'[<>|]?[biufSU][0-9]{1,2}', fullmatch=True),
+    ),
     st.lists(st.integers(-2, 2**64 - 1), max_size=10),
     st.binary(max_size=64),
 )
 @example('|S0', [1 << 40], b'')
+@example(',i4', [1], b'0000')
 @example('<f4', [1 << 62, 0, 1 << 62], b'')
 def test_an_array_is_never_larger_than_its_data(dtype, shape, data):
     frame = array(dtype, shape, data)
