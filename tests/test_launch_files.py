@@ -26,6 +26,34 @@ CASES = {
         ['platform:=libero', 'record:=false', 'namespace:=arm', 'seed:=7', 'gui:=true'],
     ),
     'two_robots': ('two_robots', ['platform_b:=libero']),
+    'policy': ('policy', []),
+    'policy_recorded': (
+        'policy',
+        ['backend:=cosmos_policy', 'platform:=libero', 'record:=true', 'predict_future:=true'],
+    ),
+    'model': (
+        'model',
+        [
+            'namespace:=arm',
+            'backend:=my_package.my_backend',
+            'checkpoint:=/weights',
+            'worker_options:={"speed": 2}',
+            'use_sim_time:=true',
+        ],
+    ),
+    'openpi': (
+        'openpi',
+        [
+            'platform:=libero',
+            'checkpoint:=/weights/pi05',
+            'python:=/opt/openpi/.venv',
+            'root:=/opt/openpi',
+            'device:=cuda:1',
+            'flow_steps:=5',
+            'cameras:=base_0_rgb=primary,left_wrist_0_rgb=wrist',
+        ],
+    ),
+    'openpi_joined': ('openpi', ['endpoint:=ws://other:8220', 'platform:=libero']),
 }
 EXECUTABLES = {
     'praxis_sim': ['simulator'],
@@ -33,6 +61,7 @@ EXECUTABLES = {
     'praxis_hil': ['recorder'],
     'praxis_perception': ['perception'],
     'praxis_agent': ['planner'],
+    'praxis_models': ['action_model'],
 }
 STUB = """#!{python}
 import json, os, pathlib, signal, sys
@@ -164,9 +193,11 @@ def test_started_processes_equal_those_of_the_real_launch(case, environment):
     assert started_nodes(builtin(name, arguments), count, environment) == expected
 
 
-@pytest.mark.parametrize('name', ['sim', 'hil', 'agent', 'demo', 'two_robots'])
-def test_every_argument_is_described(name, environment):
-    tree = yaml.safe_load((ROOT / 'launch' / f'{name}.launch.yaml').read_text())['launch']
+@pytest.mark.parametrize(
+    'path', sorted((ROOT / 'launch').rglob('*.launch.yaml')), ids=lambda path: path.name
+)
+def test_every_argument_is_described(path):
+    tree = yaml.safe_load(path.read_text())['launch']
     arguments = [action['arg'] for action in tree if 'arg' in action]
     assert arguments
     assert all(len(argument['description']) > 10 for argument in arguments)

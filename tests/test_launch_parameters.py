@@ -13,6 +13,7 @@ from praxis_control.primitives_node import PrimitivesParameters
 from praxis_core.contract import load_contract
 from praxis_core.parameters import coerce
 from praxis_hil.recorder_parameters import RecorderParameters
+from praxis_models.action_model_parameters import ActionModelParameters
 from praxis_perception.perception_node import PerceptionParameters
 from praxis_sim.simulator_node import SimulatorParameters
 
@@ -25,6 +26,7 @@ NODES = {
     'primitives': ('agent', PrimitivesParameters, False),
     'perception': ('agent', PerceptionParameters, False),
     'planner': ('agent', PlannerParameters, True),
+    'action_model': ('model', ActionModelParameters, True),
 }
 
 
@@ -41,7 +43,7 @@ def test_the_file_lists_every_parameter_and_no_other(node):
 
 
 def test_every_node_of_a_file_is_known():
-    for name in ('sim', 'hil', 'agent'):
+    for name in ('sim', 'hil', 'agent', 'model'):
         tree = yaml.safe_load((ROOT / 'params' / f'{name}.yaml').read_text())
         assert {key.removeprefix('/**/') for key in tree} == {
             node for node, (file, _, _) in NODES.items() if file == name
@@ -50,7 +52,7 @@ def test_every_node_of_a_file_is_known():
 
 @pytest.mark.parametrize('stepping', ['lockstep', 'realtime'])
 @pytest.mark.parametrize('platform', ['tabletop', 'tabletop_joint', 'libero'])
-@pytest.mark.parametrize('launch_file', ['demo', 'two_robots'])
+@pytest.mark.parametrize('launch_file', ['demo', 'two_robots', 'policy'])
 def test_what_a_launch_file_sets_is_accepted(launch_file, platform, stepping, share):
     arguments = {'platform': platform, 'stepping': stepping, 'platform_a': platform}
     path = share / 'launch' / f'{launch_file}.launch.yaml'
