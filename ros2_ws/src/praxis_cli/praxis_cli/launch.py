@@ -82,7 +82,7 @@ def _launch(options: argparse.Namespace, console: Console) -> int:
     arguments = parse_arguments(pairs)
     launch_file = load(path)
     if options.show_args:
-        print(argument_help(launch_file), end='')
+        print(argument_help(launch_file, arguments), end='')
         return 0
     if options.print_nodes:
         nodes = [process.summary() for process in resolve(launch_file, arguments)]
@@ -160,10 +160,10 @@ def parse_arguments(pairs: list[str]) -> dict[str, str]:
     return arguments
 
 
-def argument_help(launch_file: LaunchFile) -> str:
-    """Return the text of ``--show-args``."""
+def argument_help(launch_file: LaunchFile, arguments: dict[str, str] | None = None) -> str:
+    """Return the text of ``--show-args``; arguments may decide which files are included."""
     lines = ["Arguments (pass arguments as '<name>:=<value>'):"]
-    declared = declared_arguments(launch_file)
+    declared = declared_arguments(launch_file, given=arguments)
     for argument, conditional in declared:
         lines += ['', f"    '{argument.name}':{'*' if conditional else ''}"]
         lines.append(f'        {argument.description}')
@@ -181,7 +181,8 @@ def unknown_arguments(launch_file: LaunchFile, arguments: dict[str, str]) -> lis
 
     ``ros2 launch`` passes over them in silence, which hides a misspelt name.
     """
-    known = [argument.name for argument, _ in declared_arguments(launch_file)]
+    declared = declared_arguments(launch_file, given=arguments)
+    known = [argument.name for argument, _ in declared]
     messages = []
     for name in arguments:
         if name in known or name in ('launch-prefix', 'sigterm_timeout', 'sigkill_timeout'):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
@@ -145,25 +146,35 @@ def _file(
 
 
 def declared_arguments(
-    launch_file: LaunchFile, nested: bool = True
+    launch_file: LaunchFile, nested: bool = True, given: Mapping[str, str] | None = None
 ) -> list[tuple[Argument, bool]]:
-    """List the arguments of a file, and of those it includes where their path needs no argument.
+    """List the arguments of a file, and of those that it includes.
+
+    Args:
+        launch_file: As loaded.
+        nested: Look into included files, where their path can be told.
+        given: Values of arguments, for paths that depend on them; else the defaults count.
 
     Returns:
         Pairs of argument and whether a condition decides about it; the first of a name wins.
     """
     found: dict[str, tuple[Argument, bool]] = {}
+    values = dict(given or {})
 
     def walk(actions: Iterable[Action], folder: Path, conditional: bool) -> None:
         for action in actions:
             here = conditional or action.condition is not None
             if isinstance(action, Argument):
                 found.setdefault(action.name, (action, here))
+                if action.name not in values and action.default is not None:
+                    with contextlib.suppress(LaunchError):
+                        context = Context(values, dict(os.environ), folder)
+                        values[action.name] = substitution.perform(action.default, context)
             elif isinstance(action, Group):
                 walk(action.actions, folder, here)
             elif isinstance(action, Include) and nested:
                 try:
-                    path = substitution.perform(action.file, Context({}, {}, folder))
+                    path = substitution.perform(action.file, Context(values, {}, folder))
                     included = load(path)
                 except LaunchError:
                     continue

@@ -136,3 +136,21 @@ def test_a_ros2_without_launch_is_left_alone(package, tmp_path, monkeypatch):
 
 def exit_now():
     raise SystemExit(0)
+
+
+def test_arguments_of_a_file_that_is_chosen_by_an_argument_are_known(tmp_path):
+    for kind in ('round', 'square'):
+        text = f'launch:\n- arg: {{name: {kind}_size, default: small, description: How large}}\n'
+        (tmp_path / f'{kind}.launch.yaml').write_text(text)
+    path = tmp_path / 'x.launch.yaml'
+    path.write_text(
+        'launch:\n'
+        '- arg: {name: kind, default: round, description: Which}\n'
+        '- include: {file: $(dirname)/$(var kind).launch.yaml}\n'
+    )
+    chosen = load(path)
+    assert launch.unknown_arguments(chosen, {'round_size': '1'}) == []
+    assert launch.unknown_arguments(chosen, {'kind': 'square', 'square_size': '1'}) == []
+    assert launch.unknown_arguments(chosen, {'kind': 'square', 'round_size': '1'}) != []
+    assert "'round_size'" in launch.argument_help(chosen)
+    assert "'square_size'" in launch.argument_help(chosen, {'kind': 'square'})
