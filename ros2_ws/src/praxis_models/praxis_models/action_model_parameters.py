@@ -69,7 +69,8 @@ class ActionModelParameters(ParameterModel):
     )
     worker_options: str = Field(
         '',
-        description='JSON object of further options of the back end, as its --help lists them',
+        description='JSON object of further options of the back end, as its --help lists them; '
+        'those that are empty texts are left out',
         json_schema_extra=_FIXED,
     )
     dialect: str = Field(
@@ -185,7 +186,7 @@ class ActionModelParameters(ParameterModel):
             problems += [
                 Problem(name, f'must be empty, since endpoint {self.endpoint} is joined', value)
                 for name in _OF_WORKER
-                if (value := getattr(self, name))
+                if (value := getattr(self, name)) and not _says_nothing(name, value)
             ]
         elif not self.backend:
             reason = 'is needed to start a worker; or give the endpoint of one that runs'
@@ -200,3 +201,11 @@ class ActionModelParameters(ParameterModel):
             problems.append(Problem('worker_options', str(error), self.worker_options))
         refuse(problems)
         return self
+
+
+def _says_nothing(name: str, value: str) -> bool:
+    """Whether these are options of a worker of which none is given."""
+    try:
+        return name == 'worker_options' and not worker_arguments('', value)
+    except ValueError:
+        return False

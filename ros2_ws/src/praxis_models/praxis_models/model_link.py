@@ -359,7 +359,8 @@ def worker_arguments(checkpoint: str, options: str) -> tuple[str, ...]:
 
     Args:
         checkpoint: Empty: none.
-        options: JSON object of further options of the back end, empty: none.
+        options: JSON object of further options of the back end, empty: none. Those that are ''
+            were not given: a launch file names them all.
 
     Raises:
         ValueError: It is no JSON object.
@@ -372,7 +373,8 @@ def worker_arguments(checkpoint: str, options: str) -> tuple[str, ...]:
     if not isinstance(given, dict):
         raise ValueError('must be a JSON object')
     for name, value in given.items():
-        arguments += [f'--{name.replace("_", "-")}', _word(value)]
+        if value != '':
+            arguments += [f'--{name.replace("_", "-")}', _word(value)]
     return tuple(arguments)
 
 
