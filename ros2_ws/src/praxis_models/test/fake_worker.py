@@ -29,6 +29,8 @@ def options():
     parser.add_argument('--loading', type=int, default=0, help='answers of 503 before 200')
     parser.add_argument('--children', action='store_true')
     parser.add_argument('--facts', type=pathlib.Path, help='takes one JSON object of this run')
+    parser.add_argument('--api-token')
+    parser.add_argument('--token-file')
     parser.add_argument('--chatter', type=int, default=0, help='bytes to print at start')
     return parser.parse_args()
 

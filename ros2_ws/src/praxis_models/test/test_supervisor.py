@@ -513,6 +513,15 @@ def test_log_keeps_every_start_with_a_header(supervisor, spec):
     assert lines.count('fake worker noop begins') == 2
 
 
+@pytest.mark.parametrize('words', [('--api-token', 'secret'), ('--api-token=secret',)])
+def test_log_does_not_show_tokens(supervisor, spec, words):
+    worker = supervisor.start(spec(*words, '--token-file', '/tmp/token'))
+    worker.wait_ready(60)
+    text = worker.log.read_text()
+    assert '--api-token' in text and '***' in text and '--token-file /tmp/token' in text
+    assert 'secret' not in text
+
+
 def test_full_log_is_rotated(supervisor, spec, monkeypatch):
     monkeypatch.setattr(process_module, 'LOG_BYTES', 200_000)
     worker = supervisor.start(spec('--chatter', 900_000))

@@ -25,7 +25,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 PR_SET_PDEATHSIG = 1
@@ -87,6 +87,20 @@ class Log:
             with contextlib.suppress(OSError):
                 os.replace(older, f'{self._path}.{number}')
         self._file = open(self._path, 'ab', buffering=0)  # noqa: SIM115
+
+
+def without_tokens(command: Sequence[str]) -> list[str]:
+    """Return a command line with the values of its token options left out, for the log."""
+    shown = list(command)
+    for index, word in enumerate(command):
+        flag, equals, _ = word.partition('=')
+        if not flag.startswith('--') or not flag.endswith(('token', 'password', 'key')):
+            continue
+        if equals:
+            shown[index] = f'{flag}=***'
+        elif index + 1 < len(command):
+            shown[index + 1] = '***'
+    return shown
 
 
 def descendants() -> set[int]:
@@ -167,7 +181,7 @@ class Guard:
             stream.close()
         process.returncode = 0  # reaped here, not by Popen
         os.set_blocking(self._output, False)
-        command = shlex.join(self._order['command'])
+        command = shlex.join(without_tokens(self._order['command']))
         self._log.mark(f'{self._order["title"]}, pid {self._pid}: {command}')
         report(pid=self._pid)
 
