@@ -117,6 +117,8 @@ class Goal(ABC):
         self._on_end = call
         if self._closed:
             call()
+        else:
+            self.settle()
 
     def settle(self) -> None:
         """Close and announce it if it has ended."""

@@ -30,6 +30,9 @@ FAULTS: dict[str, tuple[str, ErrorCode]] = {
 FINAL = ('mismatch', 'worker_failed')
 """Faults that no patience heals."""
 
+AWAY = ('unreachable', 'lost')
+"""Faults that say no more than that there is no connection."""
+
 _LEASE_ENDS = {
     'takeover': ('takeover', ErrorCode.LEASE_LOST),
     'operator': ('takeover', ErrorCode.LEASE_LOST),
@@ -227,10 +230,16 @@ class PolicyRun:
     # Model
 
     def model_failed(self, kind: Fault, message: str, now: float) -> None:
-        """The model is away or answered wrongly; the last fault is the one that is told."""
-        self._fault = (kind, message)
+        """The model is away or answered wrongly.
+
+        The last fault is the one that is told; but a connection that is lost in the sequel of a
+        wrong answer tells less than that answer.
+        """
         if self._fault_since is None:
             self._fault_since = now
+            self._fault = None
+        if self._fault is None or kind not in AWAY or self._fault[0] in AWAY:
+            self._fault = (kind, message)
         if kind in FINAL:
             self.abort(*FAULTS[kind], message)
 

@@ -176,6 +176,19 @@ def test_a_model_that_comes_back_in_time_is_forgiven():
     assert run.end.reason == 'model_lost'
 
 
+def test_what_the_model_answered_is_told_before_the_connection_that_was_lost_over_it():
+    run = begun(observation_patience_s=100.0)
+    run.model_failed('refused', 'no such instruction', 1.0)
+    run.model_failed('lost', 'closed', 1.1)
+    run.check(11.1)
+    assert run.end.reason == 'model_refused' and 'no such instruction' in run.end.message
+    run = begun(observation_patience_s=100.0)
+    run.model_failed('lost', 'closed', 1.0)
+    run.model_failed('timeout', 'no reply', 1.1)
+    run.check(11.1)
+    assert run.end.reason == 'model_timeout'
+
+
 def test_a_camera_that_recovers_in_time_is_forgiven_but_counted():
     run = begun()
     run.stale('camera wrist', 1.0)
