@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from praxis_core import exchange_error
 from praxis_core.contract import load_contract
 from praxis_core.model_exchange import (
     PhysicalObservation,
@@ -13,6 +16,7 @@ from praxis_core.model_exchange import (
     reply_of,
     request_of,
 )
+from praxis_models import wire
 from praxis_models.backend import BackendError, Session
 from praxis_models.workers import lerobot
 
@@ -226,3 +230,28 @@ def test_missing_library_names_itself_and_the_python_parameter(monkeypatch, chec
     with pytest.raises(BackendError, match='torch cannot be imported by') as caught:
         lerobot.load(lerobot.Options(checkpoint=checkpoint(), control='libero_7d'))
     assert 'install lerobot >= 0.4.0, < 0.7' in str(caught.value)
+
+
+@pytest.mark.slow
+def test_chunks_are_what_lerobots_own_inference_gives(tmp_path):
+    python = os.environ.get('PRAXIS_LEROBOT_PYTHON', sys.executable)
+    probe = [python, '-c', 'import importlib.util as u; print(u.find_spec("lerobot") is not None)']
+    found = subprocess.run(probe, capture_output=True, text=True, check=False)
+    if found.stdout.strip() != 'True':
+        pytest.skip(f'{python} has no lerobot: name one that has in PRAXIS_LEROBOT_PYTHON')
+    source = [str(Path(module.__file__).parents[1]) for module in (exchange_error, wire)]
+    ran = subprocess.run(
+        [python, str(Path(__file__).parent / 'lerobot_parity.py')],
+        env={**os.environ, 'PYTHONPATH': os.pathsep.join(source)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    differences = json.loads(ran.stdout.splitlines()[-1])
+    assert set(differences) == {'act', 'diffusion'}
+    for difference, spread in differences.values():
+        assert difference < 1e-6
+        assert spread > 0.1

@@ -23,12 +23,13 @@ def bring(module: str, package: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        missing = getattr(error, 'name', None) or module
-        reason = '' if missing == module.split('.')[0] else f': {_line(error)}'
+        absent = getattr(error, 'name', None) == module.partition('.')[0]
+        reason = '' if absent else f': {_line(error)}'
+        # where it is not installed at all, the traceback says nothing more
         raise BackendError(
             f'{module} cannot be imported by {sys.executable}{reason}; install {package} in an '
             f'environment of its own and name its Python with `python`'
-        ) from error
+        ) from (None if absent else error)
     except Exception as error:
         raise BackendError(f'{module} fails at its import: {_line(error)}') from error
 

@@ -3,7 +3,8 @@
 
 Written for lerobot >= 0.4.0, < 0.7: checkpoints with processors, `get_policy_class`,
 `make_pre_post_processors` and `prepare_observation_for_inference` (huggingface/lerobot 7427f318
-and the releases 0.4.0 and 0.4.4). The steps are those of its ``async_inference/policy_server.py``.
+and the releases 0.4.0 and 0.4.4). The steps are those of its ``async_inference/policy_server.py``;
+with 0.4.4, chunks of ACT and of diffusion are those of its ``predict_action``, number for number.
 """
 
 from __future__ import annotations

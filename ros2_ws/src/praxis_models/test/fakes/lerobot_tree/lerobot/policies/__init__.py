@@ -1,1 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import sys
+
+from lerobot.policies import inference_inputs
+
+sys.modules['lerobot.policies.utils'] = inference_inputs
