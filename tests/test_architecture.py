@@ -32,6 +32,7 @@ ALSO = {
 ROS_EDGES = {
     'praxis_agent': {'ros_robot'},
     'praxis_hil': {'subscriptions'},
+    'praxis_models': {'goal_servers'},
     'praxis_sim': {'publishing'},
 }
 """Modules besides ``*_node`` that may import rclpy; praxis_core is the edge that all share."""

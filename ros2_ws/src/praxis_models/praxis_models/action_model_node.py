@@ -16,7 +16,7 @@ import numpy as np
 from geometry_msgs.msg import PoseStamped
 from praxis_core import qos
 from praxis_core.contract import load_contract
-from praxis_core.diagnostics import Diagnostics, Level, Report, StreamMonitor
+from praxis_core.diagnostics import Diagnostics, Report, StreamMonitor
 from praxis_core.errors import ErrorCode
 from praxis_core.lifecycle import AutostartNode
 from praxis_core.parameters import ParameterError, declare
@@ -31,7 +31,6 @@ from praxis_interfaces.msg import (
     TaskStatus,
 )
 from praxis_interfaces.srv import AcquireLease, GetModelInfo, ReleaseLease, ResetModel
-from rclpy.action import ActionServer, CancelResponse, GoalResponse
 from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.clock import Clock, ClockType
 from rclpy.lifecycle import LifecycleState, TransitionCallbackReturn
@@ -46,19 +45,16 @@ from praxis_models.action_model_parameters import ActionModelParameters
 from praxis_models.action_model_settings import link_settings, renewal_s, run_options
 from praxis_models.assembly import Assembler
 from praxis_models.future_frames import FutureFrames
-from praxis_models.goals import ChunkGoal, Goal, PolicyGoal
+from praxis_models.goal_servers import GoalServers
+from praxis_models.goals import ChunkGoal, PolicyGoal
 from praxis_models.inference_statistics import InferenceStatistics
 from praxis_models.lease_client import LeaseClient
 from praxis_models.model_link import Inferred, ModelLink, Trouble
+from praxis_models.model_report import model_report
 from praxis_models.observation_plan import ObservationPlan, Stream
 from praxis_models.policy_driver import Observed
-from praxis_models.policy_run import FAULTS, FINAL, End
+from praxis_models.policy_run import FAULTS
 from praxis_models.timeline import Step
-
-CHECK_S = 0.05
-RELEASE_S = 0.02
-"""How long a result waits for the arbiter to take the lease back."""
-STOP_S = 1.0
 
 REASONS = {
     getattr(ControlStatus, name): name.removeprefix('REASON_').lower()
@@ -78,8 +74,6 @@ class ActionModelNode(AutostartNode):
         self.assembler: Assembler | None = None
         self.observed: Observed | None = None
         self.statistics = InferenceStatistics()
-        self._goal: Goal | None = None
-        self._handle: Any = None
         self._plan: ObservationPlan | None = None
         self._control: ControlStatus | None = None
         self._verdict: dict[str, Any] | None = None
@@ -89,33 +83,16 @@ class ActionModelNode(AutostartNode):
         self._frames = FutureFrames(self._publish_frame)
         self._film: Any = None
         self._futures: dict[str, Any] = {}
-        self._feedback_at = 0.0
-        self._stale_observations = 0
         self._seq = 0
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self._group = group = ReentrantCallbackGroup()
+        group = ReentrantCallbackGroup()
         self._wake = self.create_guard_condition(self._on_wake, callback_group=group)
-        self._timer = self.create_timer(
-            CHECK_S, self._check, clock=self._steady, callback_group=group
+        self._goals = GoalServers(
+            self,
+            self._begin_policy,
+            self._begin_chunk,
+            lambda: self._settings.value.feedback_hz,
         )
-        self._timer.cancel()
-        self._servers = [
-            ActionServer(
-                self,
-                kind,
-                name,
-                execute_callback=execute,
-                goal_callback=partial(self._accept, name),
-                handle_accepted_callback=begin,
-                cancel_callback=self._cancel,
-                callback_group=group,
-                result_timeout=900,
-            )
-            for kind, name, begin, execute in (
-                (RunPolicy, 'run_policy', self._begin_policy, self._run_policy),
-                (PredictChunk, 'predict_chunk', self._begin_chunk, self._predict_chunk),
-            )
-        ]
         self.create_service(GetModelInfo, 'get_model_info', self._model_info, callback_group=group)
         self.create_service(ResetModel, 'reset_model', self._reset_model, callback_group=group)
 
@@ -169,7 +146,7 @@ class ActionModelNode(AutostartNode):
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """End the goal in progress and listen no more."""
-        self._end_goal('the node is being deactivated')
+        self._goals.end('the node is being deactivated')
         self._unsubscribe()
         while self._readers:
             self.destroy_subscription(self._readers.pop())
@@ -188,28 +165,19 @@ class ActionModelNode(AutostartNode):
             self._made.pop()()
         return TransitionCallbackReturn.SUCCESS
 
-    def _end_goal(self, message: str) -> None:
-        if self._goal is not None:
-            self._goal.abort('deactivated', ErrorCode.NOT_ACTIVE, message)
-
     def stop(self) -> None:
-        """End the goal while callbacks still run, and give it time to answer its client."""
-        if self._goal is not None:
-            self.executor.create_task(self._end_goal, 'the node is shutting down')
-            deadline = time.monotonic() + STOP_S
-            while self._goal is not None and time.monotonic() < deadline:
-                time.sleep(CHECK_S)
+        """End the goal while callbacks still run."""
+        self._goals.stop()
 
     def close(self) -> None:
         """Finalise, and destroy the action servers."""
         super().close()
-        for server in self._servers:
-            server.destroy()
+        self._goals.close()
 
     # What the model wants to see
 
     def _on_model(self) -> None:
-        link, goal, now = self.link, self._goal, time.monotonic()
+        link, goal, now = self.link, self._goals.goal, time.monotonic()
         plan = link.plan if link is not None else None
         if self._readers and plan is not None and plan is not self._plan:
             replaced = self._plan is not None and plan != self._plan
@@ -253,27 +221,27 @@ class ActionModelNode(AutostartNode):
     def _on_wake(self) -> None:
         if self.link is not None:
             self.link.deliver()
-        if self._goal is not None:
-            self._goal.settle()
+        if self._goals.goal is not None:
+            self._goals.goal.settle()
 
     def _on_part(self, stream: Stream, message: Any) -> None:
         now = time.monotonic()
         if self.assembler is not None:
             self.assembler.add(stream, _stamp_ns(message), message, now)
-            if self._goal is not None:
-                self._goal.part_arrived(now)
+            if self._goals.goal is not None:
+                self._goals.goal.part_arrived(now)
 
     def _on_state(self, message: StateVector) -> None:
         observed = Observed(message, _stamp_ns(message), time.monotonic())
         self._monitor.tick(observed.stamp_ns / 1e9, int(message.observation_seq))
         self.observed = observed
-        if self._goal is not None:
-            self._goal.observe(observed)
+        if self._goals.goal is not None:
+            self._goals.goal.observe(observed)
 
     def _on_control(self, message: ControlStatus) -> None:
         self._control = message
-        if self._goal is not None:
-            self._goal.control(
+        if self._goals.goal is not None:
+            self._goals.goal.control(
                 message.lease_id,
                 REASONS.get(message.reason_code, ''),
                 message.reason,
@@ -287,17 +255,8 @@ class ActionModelNode(AutostartNode):
             'terminated': message.terminated,
             'truncated': message.truncated,
         }
-        if self._goal is not None:
-            self._goal.verdict(**self._verdict)
-
-    def _check(self) -> None:
-        now, goal = time.monotonic(), self._goal
-        if goal is None:
-            return
-        goal.check(now)
-        if goal.end is None and now >= self._feedback_at:
-            self._feedback_at = now + 1.0 / self._settings.value.feedback_hz
-            self._publish_feedback(goal)
+        if self._goals.goal is not None:
+            self._goals.goal.verdict(**self._verdict)
 
     # Output of goals
 
@@ -325,7 +284,9 @@ class ActionModelNode(AutostartNode):
         self._chunks.publish(message)
         if inferred.prediction.value is not None:
             self._values.publish(Float64(data=inferred.prediction.value))
-        if self._frames.add(chunk_id, inferred, policy_hz) and isinstance(self._goal, ChunkGoal):
+        if self._frames.add(chunk_id, inferred, policy_hz) and isinstance(
+            self._goals.goal, ChunkGoal
+        ):
             self._play(chunk_id, policy_hz)
         return message
 
@@ -361,38 +322,17 @@ class ActionModelNode(AutostartNode):
 
     # Goals
 
-    def _accept(self, name: str, _: Any) -> GoalResponse:
-        why = '' if self.is_active else f'the node is {self.state_label}'
-        if self._goal is not None:
-            why = 'busy with another goal'
-        if why:
-            self.get_logger().warning(f'{name} rejected: {why}')
-            return GoalResponse.REJECT
-        return GoalResponse.ACCEPT
-
-    def _cancel(self, handle: Any) -> CancelResponse:
-        if self._goal is not None and self._goal.goal_id == _goal_id(handle):
-            self._goal.cancel()
-        return CancelResponse.ACCEPT
-
-    def _begin(self, goal: Goal, handle: Any) -> None:
-        self._goal, self._handle = goal, handle
+    def _begin_policy(self, goal_id: str, request: RunPolicy.Goal) -> PolicyGoal:
+        p = self._settings.value
         self._stop_film()
-        self._feedback_at = goal.started
-        self._timer.reset()
-        handle.execute()
-
-    def _begin_policy(self, handle: Any) -> None:
-        p, request = self._settings.value, handle.request
-        goal = PolicyGoal(
-            self, _goal_id(handle), request.instruction, run_options(p, self._contract, request)
-        )
+        options = run_options(p, self._contract, request)
+        goal = PolicyGoal(self, goal_id, request.instruction, options)
         lease = LeaseClient(
             self._acquire,
             self._release,
             AcquireLease.Request(
                 source=p.source,
-                lease_id=goal.goal_id,
+                lease_id=goal_id,
                 interface_hash=self._contract.interface_hash,
                 duration=p.lease_s,
             ),
@@ -402,7 +342,7 @@ class ActionModelNode(AutostartNode):
             on_refusal=goal.refused,
         )
         goal.begin(lease, self._verdict)
-        self._begin(goal, handle)
+        return goal
 
     def _granted(self, goal: PolicyGoal, episode_uuid: str) -> None:
         goal.granted(episode_uuid)
@@ -410,82 +350,15 @@ class ActionModelNode(AutostartNode):
             # The status of the grant may have come before the grant's own answer.
             self._on_control(self._control)
 
-    def _begin_chunk(self, handle: Any) -> None:
-        p = self._settings.value
-        goal = ChunkGoal(
+    def _begin_chunk(self, goal_id: str, request: PredictChunk.Goal) -> ChunkGoal:
+        self._stop_film()
+        return ChunkGoal(
             self,
-            _goal_id(handle),
-            handle.request.instruction,
-            patience_s=p.observation_patience,
+            goal_id,
+            request.instruction,
+            patience_s=self._settings.value.observation_patience,
             max_age_s=None if self._lockstep else self._contract.deployment.max_age.state,
         )
-        self._begin(goal, handle)
-
-    async def _run_policy(self, handle: Any) -> RunPolicy.Result:
-        goal = self._goal
-        await self._ended(goal)
-        run = goal.run
-        released = goal.lease.close()
-        if released is not None:
-            await self._within(RELEASE_S, released)
-        self._stale_observations += run.stale_observations
-        result = RunPolicy.Result(outcome=run.outcome, chunks=run.chunks, commands=run.commands)
-        return self._finished(handle, goal, result)
-
-    async def _predict_chunk(self, handle: Any) -> PredictChunk.Result:
-        goal = self._goal
-        await self._ended(goal)
-        result = PredictChunk.Result()
-        if goal.message is not None:
-            result.chunk = goal.message
-        return self._finished(handle, goal, result)
-
-    def _finished(self, handle: Any, goal: Goal, result: Any) -> Any:
-        self._timer.cancel()
-        self._goal = self._handle = None
-        end = goal.end
-        if handle.is_cancel_requested and end.status != 'canceled':
-            end = End('canceled', 'cancelled', ErrorCode.CANCELLED, 'cancelled by the client')
-        if end.status == 'aborted':
-            self.get_logger().warning(f'goal aborted: {end.reason}: {end.message}')
-        {'succeeded': handle.succeed, 'canceled': handle.canceled, 'aborted': handle.abort}[
-            end.status
-        ]()
-        result.error_code, result.error_msg = int(end.code), end.message
-        result.termination_reason = end.reason
-        return result
-
-    def _publish_feedback(self, goal: Goal) -> None:
-        elapsed = time.monotonic() - goal.started
-        if isinstance(goal, PolicyGoal):
-            message = RunPolicy.Feedback(
-                elapsed=goal.run.elapsed,
-                queue_depth=goal.queue_depth,
-                inference_ms=goal.inference_ms,
-                stale_observations=goal.run.stale_observations,
-                chunks=goal.run.chunks,
-            )
-        else:
-            message = PredictChunk.Feedback(elapsed=elapsed)
-        self._handle.publish_feedback(message)
-
-    def _ended(self, goal: Goal) -> Future:
-        future = Future(executor=self.executor)
-        goal.when_ended(lambda: future.set_result(None))
-        return future
-
-    def _within(self, seconds: float, call: Future) -> Future:
-        """Future that is done with the call, or after so many seconds."""
-        future = Future(executor=self.executor)
-
-        def done(_: Any = None) -> None:
-            if not future.done():
-                self.destroy_timer(timer)
-                future.set_result(None)
-
-        timer = self.create_timer(seconds, done, clock=self._steady, callback_group=self._group)
-        call.add_done_callback(done)
-        return future
 
     # Services and diagnostics
 
@@ -508,7 +381,7 @@ class ActionModelNode(AutostartNode):
         self, request: ResetModel.Request, response: ResetModel.Response
     ) -> ResetModel.Response:
         trouble = self._trouble()
-        if self._goal is not None:
+        if self._goals.goal is not None:
             response.error_code = int(ErrorCode.BUSY)
             response.error_msg = 'a goal is in progress; it has reset the model at its start'
             return response
@@ -524,30 +397,8 @@ class ActionModelNode(AutostartNode):
         return response
 
     def _report(self) -> Report:
-        link, goal = self.link, self._goal
-        meta, worker, trouble = link.meta, link.worker, link.trouble
-        running = isinstance(goal, PolicyGoal)
-        values: dict[str, Any] = {
-            'connection': link.phase,
-            'endpoint': link.address,
-            'backend': meta.backend if meta else '',
-            'checkpoint': meta.checkpoint if meta else '',
-            **self.statistics.values(),
-            'queue_depth': goal.queue_depth if running else 0,
-            'stale_observations': self._stale_observations
-            + (goal.run.stale_observations if running else 0),
-        }
-        if worker is not None:
-            values.update(worker=worker.phase, worker_pid=worker.pid or '', log=str(worker.log))
-            values['worker_restarts'] = worker.restarts
-        if trouble is None:
-            return Level.OK, f'{meta.backend} is ready', values
-        level = Level.ERROR if trouble.kind in (*FINAL, 'lost', 'refused') else Level.WARN
-        return level, trouble.message.splitlines()[0], values
-
-
-def _goal_id(handle: Any) -> str:
-    return bytes(handle.goal_id.uuid).hex()
+        goals = self._goals
+        return model_report(self.link, self.statistics, goals.goal, goals.stale_observations)
 
 
 def _stamp_ns(message: Any) -> int:

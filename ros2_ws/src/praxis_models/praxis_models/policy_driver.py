@@ -278,7 +278,9 @@ class PolicyDriver:
     # Inferences
 
     def _is_due(self) -> bool:
-        if self._waiting is not None or not self.run.wants_chunks:
+        self.timeline.take_over()
+        # When a chunk came must not matter where it is used at a given tick.
+        if self._waiting is not None or self.timeline.has_early or not self.run.wants_chunks:
             return False
         ahead = self._pace.prefetch_ticks(self._statistics)
         return self.timeline.remaining <= ahead

@@ -143,13 +143,22 @@ class Timeline:
         """Whether the chunk that is being predicted from this position is due at this tick."""
         return self.position >= origin + self._playback.latency or self.remaining == 0
 
-    def step(self) -> Step | None:
-        """Command of this tick, or None where there is none; the position advances with it."""
+    @property
+    def has_early(self) -> bool:
+        """A chunk is at hand whose time has not come; call `take_over` first."""
+        return self._early is not None
+
+    def take_over(self) -> None:
+        """Use the chunk at hand if its time has come."""
         early = self._early
         if early is not None and self.position >= self._takes_over(early):
             self._early = None
             start = self.position
             self._layers.append(_Layer(early, start, start + self._window(early, start)))
+
+    def step(self) -> Step | None:
+        """Command of this tick, or None where there is none; the position advances with it."""
+        self.take_over()
         if not self._layers or self.position >= self._layers[-1].end:
             return None
         active = self._layers[-1].chunk
