@@ -11,12 +11,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import selectors
 import socket
 import time
-from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from websockets.client import ClientProtocol
 from websockets.exceptions import InvalidStatus, PayloadTooBig
@@ -25,12 +22,19 @@ from websockets.http11 import Response
 from websockets.protocol import State
 from websockets.uri import parse_uri
 
-RECEIVE_BYTES = 256 * 1024
-MAX_READS = 64
+from praxis_models.endpoint import Endpoint
+
+LEAST_READ, LARGEST_READ = 4 * 1024, 256 * 1024
+"""Bytes of one read: more while they hold large frames, fewer under a flood of small ones."""
+
+MAX_READS = 4
 """Reads of one wait; what a flooding peer has sent beyond them is left to the next."""
 
+MANY_FRAMES = 64
+"""Frames of one read that make it a flood."""
+
 MAX_UNSENT = 1024
-"""Frames that wait for a peer that does not read, such as answers to its pings."""
+"""Writes that wait for a peer that does not read, such as answers to its pings."""
 
 _KEEPALIVE = (('TCP_KEEPIDLE', 5), ('TCP_KEEPINTVL', 2), ('TCP_KEEPCNT', 3))
 """The kernel's own probes find a vanished host within 11 s also while a reply is awaited."""
@@ -52,43 +56,6 @@ class Lost(Exception):  # noqa: N818 - an event of a connection's life
         super().__init__(reason)
         self.refused = refused
         self.garbled = garbled
-
-
-class Endpoint(NamedTuple):
-    """Where a model server listens."""
-
-    host: str
-    port: int
-    path: str = '/'
-
-    @property
-    def address(self) -> str:
-        """``HOST:PORT``, with brackets around an IPv6 address."""
-        return f'[{self.host}]:{self.port}' if ':' in self.host else f'{self.host}:{self.port}'
-
-    @property
-    def url(self) -> str:
-        """WebSocket URL."""
-        return f'ws://{self.address}{self.path}'
-
-
-def endpoint_of(text: str) -> Endpoint:
-    """Read ``ws://HOST:PORT[/PATH]``, ``http://HOST:PORT`` or ``HOST:PORT``.
-
-    Raises:
-        ValueError: It is none of them.
-    """
-    wanted = f'endpoint must be ws://HOST:PORT (got {text!r})'
-    parts = urlsplit(text if '://' in text else f'ws://{text}')
-    try:
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        raise ValueError(wanted) from None
-    if parts.scheme not in ('ws', 'http') or not host or not port or parts.username is not None:
-        raise ValueError(wanted)
-    if re.search(r'[\s\x00-\x1f]', text) or parts.query or parts.fragment:
-        raise ValueError(wanted)
-    return Endpoint(host, port, parts.path or '/')
 
 
 def one_line(text: str, limit: int = 300) -> str:
@@ -169,7 +136,8 @@ class Channel:
         self._unsent: list[memoryview] = []
         self._text = False
         self._part = bytearray()
-        self._buffer = memoryview(bytearray(RECEIVE_BYTES))
+        self._buffer = memoryview(bytearray(LARGEST_READ))
+        self._room = LEAST_READ
         self._protocol = ClientProtocol(parse_uri(endpoint.url), max_size=max_message_bytes)
         self._selector = selectors.DefaultSelector()
         self._selector.register(waker, selectors.EVENT_READ)
@@ -306,9 +274,10 @@ class Channel:
         """Write what the protocol wants to send, as far as the socket takes it."""
         if self._socket is None or self._lost is not None:
             return
-        for data in self._protocol.data_to_send():
-            if data:  # empty: end of stream, which closing the socket says as well
-                self._unsent.append(memoryview(data))
+        writes = self._protocol.data_to_send()  # an empty one ends the stream, as closing does
+        data = writes[0] if len(writes) == 1 else b''.join(writes)
+        if data:
+            self._unsent.append(memoryview(data))
         waited = False
         try:
             while self._unsent:
@@ -333,7 +302,7 @@ class Channel:
         assert self._socket is not None
         for _ in range(MAX_READS):
             try:
-                count = self._socket.recv_into(self._buffer)
+                count = self._socket.recv_into(self._buffer, self._room)
             except BlockingIOError:
                 return
             except OSError as error:
@@ -346,24 +315,33 @@ class Channel:
                 self._protocol.receive_data(self._buffer[:count])
             else:
                 self._protocol.receive_eof()
-            self._take(messages)
+            full = count == self._room
+            if self._take(messages) > MANY_FRAMES:
+                self._room = LEAST_READ
+            elif full:
+                self._room = min(self._room * 4, LARGEST_READ)
             if not count and self._lost is None:
                 during = ' during the handshake' if self.stage else ''
                 self._lost = Lost(f'the server closed the connection{during}')
             self._flush()
-            if self._lost is not None or count < RECEIVE_BYTES:
+            if self._lost is not None or not full:
                 return
 
-    def _take(self, messages: list[Message]) -> None:
-        """Turn what the protocol found into messages and the reason of a loss."""
-        for event in self._protocol.events_received():
+    def _take(self, messages: list[Message]) -> int:
+        """Turn what the protocol found into messages and the reason of a loss; counts it."""
+        events = self._protocol.events_received()
+        for event in events:
             if isinstance(event, Response):
                 self._finish_handshake(event)
             elif isinstance(event, Frame):
                 self._take_frame(event, messages)
+        if self._lost is None:
+            self._judge()
+        return len(events)
+
+    def _judge(self) -> None:
+        """Find out whether the protocol has come to an end."""
         protocol = self._protocol
-        if self._lost is not None:
-            return
         if self.stage and protocol.handshake_exc is not None:
             self._finish_handshake(None)
         elif protocol.close_rcvd is not None:

@@ -13,8 +13,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from connection_rig import SLACK_S, Answers, fixture_connect, ready  # noqa: F401
 from hostile_server import META, HostileServer, model, refusing_port
 from praxis_models import wire
-from praxis_models.channel import endpoint_of
 from praxis_models.connection import Connection
+from praxis_models.endpoint import endpoint_of
 
 OTHER = {**META, 'model': 'second'}
 
@@ -190,13 +190,13 @@ def test_cancel_ends_a_request_at_once_and_its_late_reply_is_dropped(connect):
     limits = {'cancel_grace_s': 10.0, 'receive_timeout_s': 10.0}
     with HostileServer(held(release, seen)) as server:
         connection = ready(connect(server.endpoint, **limits))
-        answers, threads = Answers(), []
+        answers, threads, parsed = Answers(), [], []
 
         def done(outcome):
             threads.append(threading.current_thread())
             answers(outcome)
 
-        ticket = connection.submit({'number': 1}, done)
+        ticket = connection.submit({'number': 1}, done, parse=parsed.append)
         wait_until(lambda: seen == [1], 5.0)
         began = time.monotonic()
         assert ticket.cancel()
@@ -207,7 +207,7 @@ def test_cancel_ends_a_request_at_once_and_its_late_reply_is_dropped(connect):
         connection.submit({'number': 2}, answers)
         release.set()
         assert answers.wait(2).reply['echo'] == 2
-        assert seen == [1, 2] and len(server.peers) == 1
+        assert seen == [1, 2] and len(server.peers) == 1 and parsed == []
         assert len(answers.outcomes) == 2
 
 
@@ -299,12 +299,20 @@ def test_the_grace_after_a_cancel_follows_the_models_own_pace(connect):
 
 
 def test_a_connection_is_kept_while_nobody_waits_for_a_cancelled_request(connect):
-    release, seen = threading.Event(), []
+    release = threading.Event()
+
+    def slow(peer):
+        peer.greet()
+        while (message := peer.receive()) is not None:
+            while not release.wait(0.05):
+                peer.raw(b'\x89\x00')  # a ping
+            peer.send(wire.pack(echo(wire.unpack(message))))
+
     limits = {'cancel_grace_s': 0.01, 'receive_timeout_s': 10.0, 'first_reply_timeout_s': 10.0}
-    with HostileServer(held(release, seen)) as server:
+    with HostileServer(slow) as server:
         connection = ready(connect(server.endpoint, **limits))
         ticket = connection.submit({'number': 1}, Answers())
-        wait_until(lambda: seen == [1], 5.0)
+        wait_until(lambda: ticket.sent, 5.0)
         ticket.cancel()
         assert connection.wait(0.5, 'lost', 'connecting').phase == 'ready'
         release.set()

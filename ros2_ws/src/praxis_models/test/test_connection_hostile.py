@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server may do what it likes: an outcome in bounded time, and recovery when it gets well."""
 
+import contextlib
 import re
 import struct
 import sys
@@ -309,6 +310,13 @@ def test_a_control_call_does_not_use_up_the_first_replys_time(connect):
         assert ask(connection)[0].ok
 
 
+def test_a_control_call_is_not_given_the_first_replys_time(connect):
+    with HostileServer(after_request(silence)) as server:
+        connection = ready(connect(server.endpoint, first_reply_timeout_s=60.0))
+        outcome = connection.call({'method': 'reset', 'session_id': 's_1'})
+        assert (outcome.kind, outcome.message) == ('timeout', 'no reply within 0.4 s')
+
+
 def test_a_request_may_have_a_time_of_its_own(connect):
     with HostileServer(after_request(silence), model()) as server:
         connection = ready(connect(server.endpoint, first_reply_timeout_s=60.0))
@@ -552,3 +560,26 @@ def test_pings_of_a_peer_that_reads_nothing_do_not_pile_up(connect):
         wait_until(lambda: any(status.phase == 'lost' for status in seen), 30.0)
         assert 'does not read' in next(s.reason for s in seen if s.phase == 'lost')
         recovers(connection)
+
+
+def test_a_flooding_peer_does_not_hold_up_a_request_or_the_end(connect):
+    def flood(peer):
+        peer.greet()
+        threading.Thread(target=drain, args=(peer,), daemon=True).start()
+        while not peer.stopped.is_set():
+            peer.raw((b'\x89\x00') * 100_000)
+
+    def drain(peer):
+        with contextlib.suppress(OSError):
+            while peer.socket.recv(1 << 20):
+                pass
+
+    with HostileServer(flood) as server:
+        connection = ready(connect(server.endpoint))
+        outcome, took = ask(connection)
+        assert outcome.kind == 'timeout' and took < 0.8 + SLACK_S
+        wait_until(lambda: connection.generation == 2, 10.0)
+        began = time.monotonic()
+        connection.close()
+        assert time.monotonic() - began < 1.0
+        assert connection.status.phase == 'closed' and not connection._thread.is_alive()
