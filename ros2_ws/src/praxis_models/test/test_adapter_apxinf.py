@@ -93,17 +93,18 @@ def test_cameras_may_be_in_another_order():
 
 
 def test_relative_pose_of_a_franka_is_in_the_frame_of_its_tcp():
-    # left: 0.1 along the TCP's x, which points along the base's y; turned by another 90 degrees
-    # about z: columns (-1, 0, 0), (0, -1, 0). right: the TCP's frame is the base's.
+    # left: 0.1 along the TCP's x, which points along the base's y; turned by 90 degrees about its
+    # own x, the columns of which are (1, 0, 0), (0, 0, 1): the base's (0, 1, 0), (0, 0, 1).
+    # right: the TCP's frame is the base's.
     actions = np.zeros((20, 20))
     actions[:, 0:3] = [0.1, 0.0, 0.0]
-    actions[:, 3:9] = [0, 1, 0, -1, 0, 0]
+    actions[:, 3:9] = [1, 0, 0, 0, 0, 1]
     actions[:, 9] = -1.0
     actions[:, 10:13] = [0.0, 0.0, -0.5]
     actions[:, 13:19] = [1, 0, 0, 0, 1, 0]
     actions[:, 19] = 1.0
     chunk = apxinf.decode('dual_franka', actions, dual_franka(), steps=20, relative=True)
-    expected = [0.5, 0.35, 0.125, -1, 0, 0, 0, -1, 0, -1, 1, 2, 2.5, 1, 0, 0, 0, 1, 0, 1]
+    expected = [0.5, 0.35, 0.125, 0, 1, 0, 0, 0, 1, -1, 1, 2, 2.5, 1, 0, 0, 0, 1, 0, 1]
     np.testing.assert_allclose(chunk, [expected] * 20, atol=1e-6)
 
 

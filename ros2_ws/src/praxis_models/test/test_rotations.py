@@ -151,6 +151,7 @@ def test_angles_at_the_end_of_the_second_give_the_same_rotation(axes):
     matrix = rotations.euler_to_matrix(np.array([0.3, np.pi / 2, -0.8]), axes)
     angles = rotations.matrix_to_euler(matrix, axes)
     np.testing.assert_allclose(rotations.euler_to_matrix(angles, axes), matrix, atol=1e-9)
+    assert angles[2 if axes.isupper() else 0] == 0.0
 
 
 def test_wrong_shapes_and_orders_are_named():
