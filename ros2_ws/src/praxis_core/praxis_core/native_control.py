@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, model_validator
 
-from praxis_core.contract import Contract
 from praxis_core.interface import ActionSpace
 from praxis_core.schema import Model, Name, Names, refuse, repeated
+
+if TYPE_CHECKING:  # needs PyYAML, which a model's environment may lack
+    from praxis_core.contract import Contract
 
 
 class NativeControl(Model):

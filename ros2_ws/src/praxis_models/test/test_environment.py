@@ -14,6 +14,7 @@ from praxis_models.supervision.environment import (
     visible_devices,
     worker_environment,
 )
+from praxis_models.workers import registry
 
 INHERITED = {
     'PATH': '/usr/bin',
@@ -130,3 +131,41 @@ def test_foreign_python_imports_our_packages_and_none_of_our_libraries(foreign, 
         check=False,
     )
     assert result.stdout == '[]\n', result.stderr
+
+
+WITHOUT = """
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split('.')[0] in sys.argv[1].split(','):
+            raise ImportError(f'{name} is not in this environment')
+
+sys.meta_path.insert(0, Refuse())
+from praxis_models.workers import command_line, registry
+from praxis_models import embeddings
+for name in sys.argv[2].split(','):
+    registry.find(name)
+"""
+READ_CONTRACTS = {'noop', 'replay'}
+
+
+@pytest.mark.parametrize(
+    ('absent', 'backends'),
+    [
+        ('rclpy,praxis_interfaces,yaml,cv2,av,scipy,tyro,rich,torch,jax,fastapi,psutil',
+         set(registry.BACKENDS) - READ_CONTRACTS),
+        ('rclpy,praxis_interfaces,cv2,av,scipy,tyro,rich,torch,jax,fastapi,psutil',
+         READ_CONTRACTS),
+    ],
+    ids=['models', 'readers of contracts'],
+)  # fmt: skip
+def test_a_worker_needs_little_of_the_environment_of_its_model(absent, backends):
+    result = subprocess.run(
+        [sys.executable, '-c', WITHOUT, absent, ','.join(sorted(backends))],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
