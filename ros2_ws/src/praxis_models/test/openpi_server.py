@@ -2,7 +2,7 @@
 """A policy without a model behind openpi's own serving class: ``PORT FAMILY``. Knows no Praxis."""
 
 import sys
-import time
+import threading
 
 import numpy as np
 from openpi.serving import websocket_policy_server
@@ -19,7 +19,7 @@ class Policy:
         if prompt == 'fail':
             raise ValueError('the policy has failed')
         if prompt.startswith('take '):
-            time.sleep(float(prompt.split()[1]))
+            threading.Event().wait(float(prompt.split()[1]))  # as a model, it holds the loop
         if prompt == 'echo':
             return {'echo': observation}
         actions = getattr(self, self._family)(observation)
