@@ -52,7 +52,7 @@ def link_settings(p: ActionModelParameters, contract: Contract, namespace: str) 
         )
     return LinkSettings(
         contract=contract,
-        backend=p.backend,
+        backend=p.backend.rpartition('.')[2],  # a module of one's own goes by its last name
         endpoint=p.endpoint,
         worker=worker,
         dialect=read_format(p.dialect),
