@@ -2,7 +2,7 @@
 """Images as models want them: flips, crops, resizes and layouts, exact to the pixel.
 
 An image is uint8[H, W, C] with its origin at the top left. `resize` computes what Pillow's
-``Image.resize`` does (``Resample.c``, equal to version 11.3.0 in every pixel), because the data
+``Image.resize`` does (``Resample.c``; every pixel is that of 11.3.0 and 12.0.0), because the data
 sets and evaluations of the models were made with it: a filter that widens as the image shrinks,
 first along the rows and then along the columns, each pass in fixed point with 22 bits and rounded
 to 8. Pillow 13 swaps the passes where the height shrinks more than the width. OpenCV's and
