@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import random
 import sys
 import threading
 import time
@@ -13,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from connection_rig import SLACK_S, Answers, fixture_connect, ready  # noqa: F401
 from hostile_server import META, HostileServer, model, refusing_port
 from praxis_models import wire
+from praxis_models.channel import Channel
 from praxis_models.connection import Connection
 from praxis_models.endpoint import endpoint_of
 
@@ -182,6 +184,21 @@ def test_many_threads_get_one_outcome_for_each_request(connect):
             assert len(replies) >= count - (count + 2) // 3
 
 
+def test_the_thread_sleeps_while_nothing_happens(connect, monkeypatch):
+    pause, waits, wait = threading.Event(), [], Channel.wait
+
+    def counted(channel, deadline):
+        waits.append(deadline)
+        return wait(channel, deadline)
+
+    with HostileServer(model(reply=lambda request: pause.wait(0.5) or {})) as server:
+        connection = ready(connect(server.endpoint, ping_interval_s=30.0))
+        monkeypatch.setattr(Channel, 'wait', counted)
+        assert connection.call({}).ok
+        pause.wait(0.5)
+        assert len(waits) <= 4
+
+
 # --- cancel ---
 
 
@@ -254,6 +271,28 @@ def test_cancel_after_the_reply_changes_nothing(connect):
         answers.wait()
         assert not ticket.cancel()
         assert [outcome.kind for outcome in answers.outcomes] == ['reply']
+
+
+def test_cancels_at_random_moments_never_mix_up_replies(connect):
+    pause, chance = threading.Event(), random.Random(11)
+
+    def reply(request):
+        pause.wait(request['takes'])
+        return echo(request)
+
+    limits = {'receive_timeout_s': 10.0, 'first_reply_timeout_s': 10.0, 'cancel_grace_s': 5.0}
+    with HostileServer(model(reply=reply)) as server:
+        connection = ready(connect(server.endpoint, **limits))
+        answers = Answers()
+        for number in range(200):
+            request = {'number': number, 'takes': chance.uniform(0, 0.003)}
+            ticket = connection.submit(request, answers)
+            pause.wait(chance.uniform(0, 0.004))
+            ticket.cancel()
+            outcome = answers.wait(number + 1)
+            assert outcome.kind == 'cancelled' or outcome.reply['echo'] == number
+        assert connection.call({'number': -5, 'takes': 0.0}).reply['echo'] == -5
+        assert connection.generation == 1 and len(answers.outcomes) == 200
 
 
 def test_a_server_that_stays_silent_after_a_cancel_is_replaced_for_who_waits(connect):

