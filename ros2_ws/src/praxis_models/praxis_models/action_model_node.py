@@ -53,7 +53,7 @@ from praxis_models.model_link import Inferred, ModelLink, Trouble
 from praxis_models.model_report import model_report
 from praxis_models.observation_plan import ObservationPlan, Stream
 from praxis_models.policy_driver import Observed
-from praxis_models.policy_run import FAULTS
+from praxis_models.policy_run import FAULTS, Verdict
 from praxis_models.timeline import Step
 
 REASONS = {
@@ -76,7 +76,7 @@ class ActionModelNode(AutostartNode):
         self.statistics = InferenceStatistics()
         self._plan: ObservationPlan | None = None
         self._control: ControlStatus | None = None
-        self._verdict: dict[str, Any] | None = None
+        self._verdict: Verdict | None = None
         self._made: list[Callable[[], Any]] = []
         self._readers: list[Any] = []
         self._streams: list[Any] = []
@@ -133,8 +133,8 @@ class ActionModelNode(AutostartNode):
         topics = self._contract.deployment.topics
         reliable = qos.LOCKSTEP_SUBSCRIBE if self._lockstep else qos.STATE_SUBSCRIBE
         self._readers = [
-            self.create_subscription(StateVector, topics.state, self._on_state, reliable),
             self.create_subscription(TaskStatus, topics.task_status, self._on_task, reliable),
+            self.create_subscription(StateVector, topics.state, self._on_state, reliable),
             self.create_subscription(
                 ControlStatus, topics.control_status, self._on_control, qos.LATCHED
             ),
@@ -179,8 +179,10 @@ class ActionModelNode(AutostartNode):
     def _on_model(self) -> None:
         link, goal, now = self.link, self._goals.goal, time.monotonic()
         plan = link.plan if link is not None else None
-        if self._readers and plan is not None and plan is not self._plan:
-            replaced = self._plan is not None and plan != self._plan
+        known = self._plan
+        # A model that came back goes on with the readers that a goal in progress has.
+        if self._readers and plan is not None and (not known or plan.wanted != known.wanted):
+            replaced = known is not None
             self._unsubscribe()
             self._plan = plan
             self.assembler = Assembler(self._contract, plan, self._lockstep)
@@ -249,14 +251,15 @@ class ActionModelNode(AutostartNode):
             )
 
     def _on_task(self, message: TaskStatus) -> None:
-        self._verdict = {
-            'episode': message.episode_uuid,
-            'success': message.success,
-            'terminated': message.terminated,
-            'truncated': message.truncated,
-        }
+        self._verdict = Verdict(
+            message.episode_uuid,
+            int(message.observation_seq),
+            message.success,
+            message.terminated,
+            message.truncated,
+        )
         if self._goals.goal is not None:
-            self._goals.goal.verdict(**self._verdict)
+            self._goals.goal.verdict(self._verdict)
 
     # Output of goals
 

@@ -58,6 +58,11 @@ class ObservationPlan:
     states: Mapping[str, Reader]
     streams: tuple[Stream, ...]
 
+    @property
+    def wanted(self) -> tuple[frozenset[tuple[str, str]], tuple[str, ...]]:
+        """What is to be seen, which for one robot says also how it is read."""
+        return frozenset(self.cameras.items()), tuple(self.states)
+
 
 def plan_observation(meta: ModelMeta, contract: Contract) -> ObservationPlan:
     """Plan what a model asks for.
