@@ -19,6 +19,9 @@ import numpy as np
 MAX_FRAME = 64 * 1024 * 1024
 """Bytes of the largest frame that is read by default."""
 
+MAX_ITEMS = 200_000
+"""Entries of all lists and dictionaries of a frame together; bulk data travels in arrays."""
+
 _KINDS = 'biufSU'
 _DTYPE = re.compile(
     r'[<>|=]?(\?|b1|[iu][1248]|f[248]|[SU][1-9]\d{0,8})|bool|u?int(8|16|32|64)|float(16|32|64)',
@@ -53,8 +56,16 @@ def unpack(frame: bytes | bytearray | memoryview) -> Any:
         WireError: Not one whole MessagePack value, or an array that is not what it says.
     """
     try:
+        budget = _Budget()
         return msgpack.unpackb(
-            frame, object_hook=_decode, ext_hook=_no_extension, timestamp=1, strict_map_key=False
+            frame,
+            object_hook=budget.decode,
+            list_hook=budget.count,
+            ext_hook=_no_extension,
+            timestamp=1,
+            strict_map_key=False,
+            max_array_len=MAX_ITEMS,
+            max_map_len=MAX_ITEMS,
         )
     except WireError:
         raise
@@ -79,6 +90,22 @@ def _encode(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f'{type(value).__name__} has no form in a frame')
+
+
+class _Budget:
+    """Counts what a frame makes: one byte of it may become a container of a hundred."""
+
+    def __init__(self) -> None:
+        self._left = MAX_ITEMS
+
+    def count(self, found: Any) -> Any:
+        self._left -= 1 + len(found)
+        if self._left < 0:
+            raise WireError(f'more than {MAX_ITEMS} entries in lists and dictionaries')
+        return found
+
+    def decode(self, found: dict[Any, Any]) -> Any:
+        return _decode(self.count(found))
 
 
 def _decode(found: dict[Any, Any]) -> Any:
