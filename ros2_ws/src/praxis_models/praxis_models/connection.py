@@ -276,6 +276,11 @@ class Connection:
         except Lost as lost:
             talk.end(lost)
             raise
+        except Replaced:
+            raise
+        except Exception as error:
+            talk.end(Lost(f'{type(error).__name__}: {error}'))
+            raise
         finally:
             self._metadata = None
             if talk.useful or time.monotonic() - opened > self._backoff_s[1]:

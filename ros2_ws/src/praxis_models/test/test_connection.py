@@ -184,6 +184,20 @@ def test_many_threads_get_one_outcome_for_each_request(connect):
             assert len(replies) >= count - (count + 2) // 3
 
 
+def test_a_fault_of_our_own_ends_the_request_and_the_connection_comes_back(connect, monkeypatch):
+    def broken(channel, message):
+        monkeypatch.undo()
+        raise RuntimeError('a fault')
+
+    with HostileServer(model(reply=echo)) as server:
+        connection = ready(connect(server.endpoint))
+        monkeypatch.setattr(Channel, 'wait', broken)
+        outcome = connection.call({'number': 1})
+        assert (outcome.kind, outcome.message) == ('lost', 'RuntimeError: a fault')
+        wait_until(lambda: connection.generation == 2, 10.0)
+        assert connection.call({'number': 2}).reply['echo'] == 2
+
+
 def test_the_thread_sleeps_while_nothing_happens(connect, monkeypatch):
     pause, waits, wait = threading.Event(), [], Channel.wait
 
