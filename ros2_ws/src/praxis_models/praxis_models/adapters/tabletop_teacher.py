@@ -35,7 +35,6 @@ OPEN, CLOSE = -1.0, 1.0
 _RESPONSE = 0.57  # part of a goal change that is done after one 50 ms period, as measured
 _TURN_RESPONSE = 0.54
 _FINGER_STEP = 0.006  # m per period
-_FINGER_LAG = 0.75  # they are slow to start: lifting early would let the cube slip
 _FINGER_OPEN = 0.04
 _CUBE = 0.02  # half edge, m
 _BOWL = 0.05  # horizontal distance within which the cube lies in the bowl, m
@@ -80,7 +79,7 @@ class Scene:
     def inside(self) -> bool:
         """The cube lies in the bowl."""
         offset = self.cube - self.bowl
-        return math.hypot(offset[0], offset[1]) < _BOWL and offset[2] < _RELEASE
+        return math.hypot(offset[0], offset[1]) < _BOWL and offset[2] < _RELEASE + _CUBE
 
     @property
     def turn(self) -> float:
@@ -142,8 +141,12 @@ def chunk(instruction: str, stage: str, seen: Scene, steps: int) -> np.ndarray:
         steps: How many.
     """
     actions = np.empty((steps, 7), np.float32)
+    stages, stage = TASKS[instruction], stage_of(instruction, stage, seen)
     for index in range(steps):
-        stage = stage_of(instruction, stage, seen)
+        following = stage_of(instruction, stage, seen)
+        # Whether the cube is held, or was lost, shows only in the next observation.
+        if stage != 'close' and stages.index(following) > stages.index(stage):
+            stage = following
         actions[index] = _action(stage, seen)
         seen = _after(seen, actions[index])
     return actions
@@ -174,7 +177,8 @@ def _arrived(stage: str, seen: Scene) -> bool:
     error = _goal(stage, seen) - seen.eef
     if stage == 'above':
         # Lower is further on: a chunk may have gone down already.
-        return _across(error) < 0.008 and error[2] > -0.03 and abs(seen.turn) < 0.08
+        slack = 0.015 if error[2] > 0.03 else 0.008
+        return _across(error) < slack and error[2] > -0.03 and abs(seen.turn) < 0.08
     if stage == 'down':
         # Fingers that have begun to close are not opened again for a few millimetres.
         slack = 0.012 if seen.opening < _FINGER_OPEN - 0.004 else 0.006
@@ -182,7 +186,7 @@ def _arrived(stage: str, seen: Scene) -> bool:
     if stage == 'close':
         return seen.held
     if stage == 'lift':
-        return error[2] < 0.01
+        return error[2] < 0.01 or _across(seen.bowl - seen.eef) < 0.015
     if stage == 'carry':
         return _across(error) < 0.008
     if stage == 'lower':
@@ -195,13 +199,15 @@ def _goal(stage: str, seen: Scene) -> np.ndarray:
         over = np.array([seen.cube[0], seen.cube[1], max(_CLEAR, seen.cube[2] + 0.06)])
         low = seen.eef[2] < over[2] - 0.03
         # First up, then across: nothing is swept off the table.
-        if low and _across(over - seen.eef) > 0.03:
+        if low and _across(over - seen.eef) > 0.015:
             return np.array([*seen.eef[:2], over[2]])
         return over
     if stage == 'down':
         return _raised(seen.cube, _GRASP)
     if stage == 'lift':
         return np.array([seen.eef[0], seen.eef[1], _CLEAR])
+    if stage == 'carry' and _across(seen.bowl - seen.eef) < 0.03:
+        return _raised(seen.bowl, min(seen.eef[2] - seen.bowl[2], _CLEAR))
     if stage in ('carry', 'leave'):
         return _raised(seen.bowl, _CLEAR)
     if stage == 'lower':
@@ -223,11 +229,13 @@ def _after(seen: Scene, action: np.ndarray) -> Scene:
     """Scene one period later: the hand follows its goal, the fingers move, the cube sticks."""
     eef = seen.eef + _RESPONSE * POSITION_STEP * action[:3].astype(np.float64)
     yaw = seen.yaw + _TURN_RESPONSE * ROTATION_STEP * float(action[5])
-    opening = seen.opening - _FINGER_LAG * _FINGER_STEP * math.copysign(1.0, action[6])
+    opening = seen.opening - _FINGER_STEP * math.copysign(1.0, action[6])
     opening = min(max(opening, _CUBE if seen.between else 0.0), _FINGER_OPEN)
     cube, cube_yaw = seen.cube, seen.cube_yaw
     if seen.held:
         cube, cube_yaw = cube + (eef - seen.eef), cube_yaw + (yaw - seen.yaw)
+    else:
+        cube = np.array([cube[0], cube[1], min(cube[2], _CUBE)])
     return replace(seen, eef=eef, yaw=yaw, opening=opening, cube=cube, cube_yaw=cube_yaw)
 
 

@@ -7,24 +7,15 @@ For benchmarks of everything around a model, and for trying a robot's wiring.
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 from praxis_core.model_exchange import PhysicalObservation, Prediction
 from praxis_core.model_meta import ModelMeta
-from praxis_core.native_control import (
-    LIBERO_7D,
-    ROBOTWIN_EEF16,
-    ROBOTWIN_QPOS14,
-    NativeControl,
-    control_of,
-)
 from pydantic import Field
 
 from praxis_models.backend import Backend, BackendError, BackendOptions, Session
-
-CONTROLS = {each.embodiment: each for each in (LIBERO_7D, ROBOTWIN_QPOS14, ROBOTWIN_EEF16)}
+from praxis_models.workers.controls import CONTROLS, Chosen, choose
 
 
 class Options(BackendOptions):
@@ -63,17 +54,17 @@ class NoopBackend(Backend):
     With sessions, ``metadata.step`` of a reply counts the session's calls from 0.
     """
 
-    def __init__(self, options: Options, control: NativeControl) -> None:
+    def __init__(self, options: Options, chosen: Chosen) -> None:
         self.meta = ModelMeta(
             backend='noop',
-            control=control,
+            control=chosen.control,
             camera_roles=options.cameras,
             state_schema=options.state_schema,
             chunk_size=options.chunk_size,
             execute_steps=options.execute_steps,
-            policy_hz=options.policy_hz,
+            policy_hz=options.policy_hz or chosen.policy_hz,
             uses_sessions=options.uses_sessions,
-            interface_hash=options.interface_hash,
+            interface_hash=options.interface_hash or chosen.interface_hash,
         )
         self._hold = options.hold
         self._delay_s = options.delay_ms / 1e3
@@ -99,7 +90,8 @@ def load(options: Options) -> NoopBackend:
     Raises:
         BackendError: The control is unknown, or zeros would move the robot.
     """
-    control = _control(options.control)
+    chosen = choose(options.control)
+    control = chosen.control
     if options.load_s:
         time.sleep(options.load_s)
     if options.hold:
@@ -109,23 +101,8 @@ def load(options: Options) -> NoopBackend:
                 f'hold: {options.hold!r} must be a state of {control.action_dim} values in '
                 f'state_schema (got {size})'
             )
-    elif '.delta.' not in control.action_space:
+    elif not chosen.is_delta:
         raise BackendError(
             f'zeros are no rest in {control.action_space}: name with hold the state that is'
         )
-    return NoopBackend(options, control)
-
-
-def _control(name: str) -> NativeControl:
-    if name in CONTROLS:
-        return CONTROLS[name]
-    if not Path(name).is_file():
-        raise BackendError(
-            f'control: {name!r} is neither {", ".join(CONTROLS)} nor the file of a contract'
-        )
-    from praxis_core.contract import ContractError, load_contract
-
-    try:
-        return control_of(load_contract(name))
-    except ContractError as error:
-        raise BackendError(f'control: {error}') from None
+    return NoopBackend(options, chosen)

@@ -236,10 +236,10 @@ def run(name: str, load: Callable[[], Backend], options: ServerOptions, token: s
 
     def announce(port: int) -> None:
         if options.port_file is not None:
-            _write_atomically(options.port_file, f'{port}\n')
+            write_atomically(options.port_file, f'{port}\n')
         print(f'model worker {name} listening on {url(options.host, port)}', flush=True)
         if options.exit_on_stdin_eof:
-            _watch_stdin(server.stop)
+            watch_stdin(server.stop)
 
     def serve_clients() -> None:
         try:
@@ -337,7 +337,9 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _watch_stdin(stop: Callable[[], None]) -> None:
+def watch_stdin(stop: Callable[[], None]) -> None:
+    """Call a function when standard input ends, as it does with the process that holds it."""
+
     def watch() -> None:
         with contextlib.suppress(OSError):
             while os.read(0, 4096):
@@ -347,7 +349,8 @@ def _watch_stdin(stop: Callable[[], None]) -> None:
     threading.Thread(target=watch, name='stdin', daemon=True).start()
 
 
-def _write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file that is there whole or not at all."""
     partial = path.with_name(f'.{path.name}.{os.getpid()}')
     partial.write_text(text, encoding='utf-8')
     os.replace(partial, path)

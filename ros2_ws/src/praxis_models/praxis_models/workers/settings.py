@@ -59,13 +59,18 @@ class ServerOptions(BaseModel):
         return int(self.max_message_mb * 1024 * 1024)
 
 
-def read_token(token_file: Path | None, host: str) -> str:
+def read_token(token_file: Path | None, host: str, variable: str = TOKEN_VARIABLE) -> str:
     """Token that clients must send, empty: none.
+
+    Args:
+        token_file: File that holds it.
+        host: Address that is listened on.
+        variable: Environment variable that holds it where there is no file.
 
     Raises:
         SettingsError: It cannot be read, is empty, or the host needs one and there is none.
     """
-    token = os.environ.get(TOKEN_VARIABLE, '').strip()
+    token = os.environ.get(variable, '').strip()
     if token_file is not None:
         try:
             token = token_file.read_text(encoding='utf-8').strip()
@@ -77,7 +82,7 @@ def read_token(token_file: Path | None, host: str) -> str:
         raise SettingsError('the token must be printable ASCII on one line')
     if not token and not is_loopback(host):
         raise SettingsError(
-            f'--host: {host} can be reached by others: give --token-file or ${TOKEN_VARIABLE}'
+            f'--host: {host} can be reached by others: give --token-file or ${variable}'
         )
     return token
 
