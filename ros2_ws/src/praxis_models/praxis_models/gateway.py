@@ -27,7 +27,7 @@ from praxis_models import rpc_codec
 from praxis_models.connection import Connection
 from praxis_models.gateway_calls import CallError, Gateway
 from praxis_models.workers import options, settings
-from praxis_models.workers.server import watch_stdin, write_atomically
+from praxis_models.workers.server import listen, watch_stdin, write_atomically
 from praxis_models.workers.service import one_line
 
 logger = logging.getLogger('praxis_models.gateway')
@@ -168,9 +168,8 @@ def serve(chosen: GatewayOptions, token: str, worker_token: str) -> int:
         open_calls=settings.is_loopback(chosen.host),
         max_bytes=max_bytes,
     )
-    family = socket.AF_INET6 if ':' in chosen.host else socket.AF_INET
     try:
-        listening = socket.create_server((chosen.host, chosen.port), family=family, backlog=64)
+        listening = listen(chosen.host, chosen.port)
     except OSError as error:
         print(f'{PROGRAM}: cannot listen on {chosen.host}:{chosen.port}: {error}', file=sys.stderr)
         return 1

@@ -101,7 +101,7 @@ class ModelServer:
             Exit status.
         """
         self._loop = asyncio.get_running_loop()
-        with _listen(self._options.host, self._options.port) as listening:
+        with listen(self._options.host, self._options.port) as listening:
             self.port = listening.getsockname()[1]
             server = await serve(
                 self._handle,
@@ -322,7 +322,8 @@ def _keep_heap() -> None:
         libc.mallopt(mmap_threshold, _KEPT_BLOCK)
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """Bind a socket; asyncio sends at once only where its protocol is named, as here."""
     family, kind, protocol, _, address = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
