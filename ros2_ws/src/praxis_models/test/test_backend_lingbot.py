@@ -65,7 +65,7 @@ def test_server_is_told_its_robot_and_gives_chunks_of_its_own_length():
         backend = lingbot.load(lingbot.Options(endpoint=endpoint))
         meta = backend.meta
         assert policy.seen[0] == {'reset': True, 'robo_name': 'robotwin_eef'}
-        assert (meta.chunk_size, meta.execute_steps) == (25, None)
+        assert (meta.chunk_size, meta.execute_steps) == (25, 25)
         assert meta.control.embodiment == 'robotwin_eef16'
         prediction = backend.predict(observation_for(meta), Session('s'))
         actions = check_reply(meta, reply_of(prediction)).actions
@@ -117,7 +117,7 @@ def test_servers_traceback_becomes_one_line():
             LingBotVla(use_length=5),
             {},
             {'execute_steps': 8},
-            'execute_steps: the server returns',
+            r'execute_steps: a chunk has 5 steps',
         ),
     ],
 )

@@ -118,6 +118,7 @@ def test_flow_steps_and_statistics_reach_openpi(upstream, checkpoint, tmp_path):
         ({'config': 'pi0_fast_libero', 'checkpoint': 'dummy'}, 'dummy weights are for pi0 and'),
         ({'checkpoint': '/nowhere'}, "checkpoint '/nowhere': File not found at /nowhere"),
         ({'statistics': '/nowhere.json'}, r'statistics: /nowhere\.json: cannot be read'),
+        ({'execute_steps': 11}, r'execute_steps: a chunk has 10 steps \(got 11\)'),
         ({'device': 'tpu'}, "device: must be cpu, cuda or cuda:N .got 'tpu'"),
         ({'cameras': {'top': 'primary'}}, "cameras: openpi has no view 'top'"),
         ({'cameras': {'image': 'primary'}}, 'cameras: wrist_image has no role'),

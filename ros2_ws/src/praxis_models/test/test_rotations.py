@@ -89,6 +89,16 @@ def test_negative_w_turns_the_short_way_or_as_robosuite_does_the_long_way():
     np.testing.assert_allclose(long, [0.0, 0.0, np.deg2rad(240)], atol=1e-14)
 
 
+def test_rotation_vector_beyond_pi_comes_back_the_long_way():
+    # LIBERO's hands point down, at about pi about x: their state goes out as a quaternion and
+    # back into the axis-angle that its models were trained on
+    vectors = np.array([[3.3, 0.1, -0.2], [np.pi, 0.0, 0.0], [0.0, -4.0, 3.0], [2.9, 0.3, 0.1]])
+    quaternions = rotations.axis_angle_to_quaternion(vectors)
+    assert quaternions[0, 3] < 0.0
+    back = rotations.quaternion_to_axis_angle(quaternions, shortest=False)
+    np.testing.assert_allclose(back, vectors, atol=1e-12)
+
+
 def test_no_rotation_has_no_axis_and_small_ones_keep_theirs():
     assert rotations.quaternion_to_axis_angle(np.array([0.0, 0, 0, 1])).tolist() == [0, 0, 0]
     small = np.array([1e-7, -2e-7, 3e-7])

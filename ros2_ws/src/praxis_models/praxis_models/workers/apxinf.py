@@ -19,6 +19,7 @@ from pydantic import Field
 
 from praxis_models.adapters import apxinf as adapter
 from praxis_models.backend import Backend, BackendError, BackendOptions, Session
+from praxis_models.workers.execution import execute_steps
 from praxis_models.workers.foreign import bring
 from praxis_models.workers.native_server import NativeServer
 
@@ -90,7 +91,7 @@ class ApxInfBackend(Backend):
             state_schema=preset.state_schema,
             chunk_size=returned,
             policy_hz=preset.policy_hz,
-            execute_steps=min(options.execute_steps or preset.execute_steps, returned),
+            execute_steps=execute_steps(options.execute_steps, preset.execute_steps, returned),
             interface_hash=options.interface_hash,
             metadata={
                 'preset': options.preset,

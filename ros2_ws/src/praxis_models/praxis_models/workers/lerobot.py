@@ -28,6 +28,7 @@ from pydantic import Field
 from praxis_models.adapters import lerobot as adapter
 from praxis_models.backend import Backend, BackendError, BackendOptions, Session
 from praxis_models.normalisation import StatisticsError, load_statistics
+from praxis_models.workers.execution import execute_steps
 from praxis_models.workers.foreign import bring
 
 PACKAGE = 'lerobot >= 0.4.0, < 0.7, with the extra of the policy'
@@ -99,7 +100,7 @@ class LeRobotBackend(Backend):
         # a policy with a history of its own gives its steps one by one
         self._steps = None if hasattr(config, 'chunk_size') else int(config.n_action_steps)
         chunk_size = self._steps or int(config.chunk_size)
-        execute = options.execute_steps or int(getattr(config, 'n_action_steps', chunk_size))
+        usual = int(getattr(config, 'n_action_steps', chunk_size))
         self.meta = ModelMeta(
             backend='lerobot',
             checkpoint=options.checkpoint,
@@ -108,7 +109,7 @@ class LeRobotBackend(Backend):
             state_schema=self._states,
             chunk_size=chunk_size,
             policy_hz=options.policy_hz,
-            execute_steps=min(execute, chunk_size),
+            execute_steps=execute_steps(options.execute_steps, usual, chunk_size),
             interface_hash=interface_hash,
             metadata={'policy': str(config.type), 'views': dict(cameras)},
         )

@@ -19,6 +19,7 @@ from pydantic import Field
 
 from praxis_models.adapters import lingbot as adapter
 from praxis_models.backend import Backend, BackendError, BackendOptions, Session
+from praxis_models.workers.execution import execute_steps
 from praxis_models.workers.native_server import NativeServer
 
 _EXPECTED = {
@@ -63,14 +64,10 @@ class LingBotBackend(Backend):
         )
         try:
             chunk_size = len(self._ask(_still()))
+            steps = execute_steps(options.execute_steps, chunk_size, chunk_size)
         except BaseException:
             self._server.close()
             raise
-        if (options.execute_steps or 1) > chunk_size:
-            self._server.close()
-            raise BackendError(
-                f'execute_steps: the server returns {chunk_size} steps (its --use_length)'
-            )
         self.meta = ModelMeta(
             backend='lingbot',
             checkpoint=options.endpoint,
@@ -79,7 +76,7 @@ class LingBotBackend(Backend):
             state_schema=adapter.STATE_SCHEMA,
             chunk_size=chunk_size,
             policy_hz=options.policy_hz,
-            execute_steps=options.execute_steps,
+            execute_steps=steps,
             interface_hash=options.interface_hash,
             metadata={'server': dict(self._told)},
         )

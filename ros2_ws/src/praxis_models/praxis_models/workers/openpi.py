@@ -23,6 +23,7 @@ from praxis_models.adapters import openpi as adapter
 from praxis_models.backend import Backend, BackendError, BackendOptions, Session
 from praxis_models.normalisation import StatisticsError, load_statistics
 from praxis_models.workers import openpi_dummy
+from praxis_models.workers.execution import execute_steps
 from praxis_models.workers.foreign import bring
 
 PACKAGE = 'openpi (github.com/Physical-Intelligence/openpi)'
@@ -86,7 +87,7 @@ class OpenPiBackend(Backend):
             state_schema=spec.state_schema,
             chunk_size=chunk_size,
             policy_hz=spec.policy_hz,
-            execute_steps=min(options.execute_steps or spec.execute_steps, chunk_size),
+            execute_steps=execute_steps(options.execute_steps, spec.execute_steps, chunk_size),
             interface_hash=options.interface_hash,
             metadata={
                 'config': options.config,
