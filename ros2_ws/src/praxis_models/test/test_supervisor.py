@@ -622,5 +622,5 @@ def test_joined_server_that_hangs_does_not_delay_the_stop(events):
 
 @pytest.mark.parametrize('endpoint', ['', 'ftp://host:1', 'ws://', 'ws://host:port'])
 def test_joining_what_is_no_endpoint_is_refused(supervisor, endpoint):
-    with pytest.raises(ValueError, match='endpoint: expected ws://HOST:PORT'):
+    with pytest.raises(ValueError, match='endpoint must be ws://HOST:PORT'):
         supervisor.join('theirs', endpoint)

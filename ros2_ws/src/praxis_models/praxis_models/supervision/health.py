@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import http.client
 from typing import NamedTuple
-from urllib.parse import urlsplit
+
+from praxis_models.endpoint import Endpoint
 
 PATH = '/healthz'
-_SECURE = {'ws': False, 'http': False, 'wss': True, 'https': True}
 
 
 class Health(NamedTuple):
@@ -23,39 +23,14 @@ class Health(NamedTuple):
     detail: str
 
 
-class Address(NamedTuple):
-    """Where a server listens."""
-
-    secure: bool
-    host: str
-    port: int
-
-
-def parse_endpoint(endpoint: str) -> Address:
-    """Read ``ws://host:port``, ``http://host:port`` (or with TLS) or ``host:port``.
-
-    Raises:
-        ValueError: It is none of these.
-    """
-    parts = urlsplit(endpoint if '://' in endpoint else f'ws://{endpoint}')
-    try:
-        if parts.scheme in _SECURE and parts.hostname:
-            secure = _SECURE[parts.scheme]
-            return Address(secure, parts.hostname, parts.port or (443 if secure else 80))
-    except ValueError:  # of the port
-        pass
-    raise ValueError(f'endpoint: expected ws://HOST:PORT (got {endpoint!r})')
-
-
-def ask(address: Address, timeout: float) -> Health:
+def ask(endpoint: Endpoint, timeout: float) -> Health:
     """Get /healthz.
 
     Args:
-        address: Of the server.
+        endpoint: Of the server.
         timeout: Seconds for each step of the exchange.
     """
-    kind = http.client.HTTPSConnection if address.secure else http.client.HTTPConnection
-    connection = kind(address.host, address.port, timeout=timeout)
+    connection = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=timeout)
     try:
         connection.request('GET', PATH)
         answer = connection.getresponse()

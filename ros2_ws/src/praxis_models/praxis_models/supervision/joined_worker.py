@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from praxis_models.endpoint import endpoint_of
 from praxis_models.supervision import health
 from praxis_models.supervision.specification import Times
 from praxis_models.supervision.worker import Event, Worker
@@ -19,8 +20,8 @@ class JoinedWorker(Worker):
         self, name: str, endpoint: str, times: Times, on_event: Callable[[Event], None] | None
     ) -> None:
         super().__init__(name, times, on_event, None)
-        self._address = health.parse_endpoint(endpoint)
-        self._endpoint = endpoint
+        self._server = endpoint_of(endpoint)
+        self._endpoint = self._server.url
 
     def stop(self) -> None:
         """Watch no longer; the server goes on."""
@@ -35,7 +36,7 @@ class JoinedWorker(Worker):
             self._pause(pause)
             if self._stopping:
                 return 'stopped', ''
-            answer = health.ask(self._address, times.health_timeout_s)
+            answer = health.ask(self._server, times.health_timeout_s)
             if answer.state == 'loading':
                 failures = 0
                 self._set('starting', f'loading: {answer.detail}')

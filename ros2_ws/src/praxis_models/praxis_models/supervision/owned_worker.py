@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from praxis_models.endpoint import Endpoint, endpoint_of
 from praxis_models.supervision import health
 from praxis_models.supervision.environment import (
     find_python,
@@ -164,7 +165,7 @@ class OwnedWorker(Worker):
         limit = self._spec.ready_timeout_s
         deadline = time.monotonic() + limit
         pause = self._times.first_probe_s
-        address = None
+        endpoint = None
         missing = 'it does not listen'
         while True:
             self._pause(pause, lambda: process.ended)
@@ -172,14 +173,14 @@ class OwnedWorker(Worker):
                 return ''
             if process.ended:
                 return _with_last_line(process, 'while loading')
-            if address is None and (port := _read_port(port_file)):
-                address = health.Address(False, HOST, port)
-                self._set('starting', endpoint=f'ws://{HOST}:{port}')
-            if address is not None:
-                answer = health.ask(address, self._times.health_timeout_s)
+            if endpoint is None and (port := _read_port(port_file)):
+                endpoint = Endpoint(HOST, port, '')
+                self._set('starting', endpoint=endpoint.url)
+            if endpoint is not None:
+                answer = health.ask(endpoint, self._times.health_timeout_s)
                 # Somebody else may have the port once the worker is gone.
                 if answer.state == 'ready' and not process.ended:
-                    self._port = address.port
+                    self._port = endpoint.port
                     self._set('ready')
                     return ''
                 missing = answer.detail
@@ -189,7 +190,7 @@ class OwnedWorker(Worker):
 
     def _watch(self, process: WorkerProcess) -> str:
         """Wait until the worker ends or answers no more; return why."""
-        address = health.parse_endpoint(self._endpoint)
+        endpoint = endpoint_of(self._endpoint)
         failures = 0
         while True:
             self._pause(self._times.health_s, lambda: process.ended)
@@ -197,7 +198,7 @@ class OwnedWorker(Worker):
                 return ''
             if process.ended:
                 return _with_last_line(process, 'while ready')
-            answer = health.ask(address, self._times.health_timeout_s)
+            answer = health.ask(endpoint, self._times.health_timeout_s)
             failures = 0 if answer.state == 'ready' else failures + 1
             if failures >= self._times.health_failures and not process.ended:
                 return f'does not answer: {answer.detail}'
