@@ -389,6 +389,26 @@ def test_loading_is_told_and_a_client_waits_for_its_metadata(backend):
         assert rig.health() == (200, 'OK\n')
 
 
+def test_client_that_gives_up_while_the_model_loads_frees_its_seat(backend):
+    gate = threading.Event()
+
+    def load():
+        assert gate.wait(30)
+        return backend
+
+    with Rig(load, max_connections=1) as rig:
+        with Client(rig.server.port):
+            wait_until(lambda: rig.server._open == 1)
+        wait_until(lambda: rig.server._open == 0)
+        with Client(rig.server.port) as client:
+            rig.server.stop()
+            with pytest.raises(ConnectionClosed) as caught:
+                client.receive()
+            assert caught.value.rcvd.code == 1001
+        gate.set()
+        rig.join()
+
+
 def test_failure_to_load_ends_the_worker_with_its_reason(capsys):
     gate = threading.Event()
 
@@ -467,10 +487,13 @@ def test_inference_that_does_not_end_is_left_at_the_limit(worker):
         asked = request()
         asked.update(images={}, state={'state': np.zeros(8, np.float32)})
         client.send(asked)
-        started = time.monotonic()
+        wait_until(lambda: client.socket.ping().wait(20))
         process.send_signal(signal.SIGTERM)
+        assert client.receive() == 'the worker is stopping'
+        with pytest.raises(ConnectionClosed) as caught:
+            client.receive()
+        assert caught.value.rcvd.code == 1001
         assert process.wait(10) == 0
-    assert time.monotonic() - started < 5
 
 
 def test_signal_while_the_model_loads_ends_at_once(worker):

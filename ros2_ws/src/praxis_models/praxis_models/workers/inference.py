@@ -43,7 +43,7 @@ class Inference:
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._waiting = 0
-        self._running = False
+        self._running: _Job | None = None
         self._stopping = False
 
     @property
@@ -54,7 +54,7 @@ class Inference:
     @property
     def busy(self) -> bool:
         """A job runs."""
-        return self._running
+        return self._running is not None
 
     async def run(
         self,
@@ -96,18 +96,24 @@ class Inference:
                     reason = 'the worker is stopping' if stopping else 'nobody waits for it'
                     _settle(job.future, SkippedError(reason), failed=True)
                     continue
-            self._running = True
+            self._running = job
             try:
                 result, failed = job.call(), False
             except BaseException as error:  # a job must not take the worker with it
                 result, failed = error, True
-            self._running = False
+            self._running = None
             _settle(job.future, result, failed=failed)
 
     def stop(self) -> None:
         """Refuse jobs from here on, also those that wait; a running one goes on."""
         with self._lock:
             self._stopping = True
+
+    def abandon(self) -> None:
+        """Wait no longer for the running job: it ends as skipped, whenever it ends."""
+        job = self._running
+        if job is not None:
+            _settle(job.future, SkippedError('the worker is stopping'), failed=True)
 
     def close(self) -> None:
         """Let `work` return after the jobs before this call."""

@@ -147,6 +147,17 @@ class ModelServer:
         self._loaded.set()
         await self._stop.wait()
 
+    async def _wait_loaded(self, connection: ServerConnection) -> bool:
+        """Wait for the model, or for the client to give up."""
+        waits = [
+            asyncio.ensure_future(self._loaded.wait()),
+            asyncio.ensure_future(connection.wait_closed()),
+        ]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        return self._loaded.is_set()
+
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(min(_SWEEP_S, self._options.idle_s / 4))
@@ -159,6 +170,7 @@ class ModelServer:
             deadline = 0.0  # what is being loaded is not worth a wait
         while self._answering and time.monotonic() < deadline:
             await asyncio.sleep(0.005)
+        self._inference.abandon()
         if self.reason:
             server.close(code=_BAD_LOAD, reason='the model could not be loaded')
         else:
@@ -202,9 +214,11 @@ class ModelServer:
 
     async def _handle(self, connection: ServerConnection) -> None:
         self._open += 1
+        logger.info('client %s connected', _peer(connection))
         client = Client(wanted=lambda: connection.state is State.OPEN)
         try:
-            await self._loaded.wait()
+            if not await self._wait_loaded(connection):
+                return
             await connection.send(self._service.metadata)
             async for frame in connection:
                 self._answering += 1
@@ -218,6 +232,7 @@ class ModelServer:
             pass
         finally:
             self._open -= 1
+            logger.info('client %s left', _peer(connection))
             if not self._stop.is_set():
                 await self._service.leave(client)
 

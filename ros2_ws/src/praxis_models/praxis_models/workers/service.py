@@ -87,7 +87,9 @@ class ModelService:
                 return wire.pack(await self._control(client, request))
             return await self._infer(client, request, arrived)
         except (ExchangeError, wire.WireError, BackendError, OverloadError, SkippedError) as error:
-            return one_line(str(error))
+            refusal = one_line(str(error))
+            logger.warning('refused: %s', refusal)
+            return refusal
         except Exception as error:
             logger.exception('%s failed', self._name)
             return one_line(f'{self._name} failed: {type(error).__name__}: {error}')
