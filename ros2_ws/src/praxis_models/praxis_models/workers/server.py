@@ -337,6 +337,11 @@ def _keep_heap() -> None:
         libc.mallopt(mmap_threshold, _KEPT_BLOCK)
 
 
+def _peer(connection: ServerConnection) -> str:
+    address = connection.remote_address
+    return f'{address[0]}:{address[1]}' if address else 'gone'
+
+
 def listen(host: str, port: int) -> socket.socket:
     """Bind a socket; asyncio sends at once only where its protocol is named, as here."""
     family, kind, protocol, _, address = socket.getaddrinfo(
