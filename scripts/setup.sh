@@ -7,7 +7,7 @@ usage() {
   cat <<'TEXT'
 usage: scripts/setup.sh [--extras "core sim dev"] [--no-build] [--clean]
 
-  --extras LIST   requirement sets to install (core, sim, dev, learn); default "core sim dev"
+  --extras LIST   requirement sets to install (core, sim, dev, learn, openpi); default "core sim dev"
   --no-build      install only, do not build the workspace
   --clean         remove the environment and the built workspace first
 
@@ -115,7 +115,9 @@ fi
 pip=("$venv/bin/python" -m pip --disable-pip-version-check)
 
 # A set is installed again only when its list or the constraints changed.
-stamp() { cat "$root/requirements/$1.txt" "$constraints" | sha256sum | cut -d' ' -f1; }
+lists() { ls "$root/requirements/$1.txt" "$root/requirements/$1.nodeps.txt" 2>/dev/null; }
+# shellcheck disable=SC2046
+stamp() { cat $(lists "$1") "$constraints" | sha256sum | cut -d' ' -f1; }
 installed() { [ "$(cat "$venv/.praxis-$1" 2>/dev/null)" = "$(stamp "$1")" ]; }
 install_sets() {
   local wanted=() set
@@ -123,6 +125,10 @@ install_sets() {
   [ ${#wanted[@]} -gt 0 ] || return 0
   # shellcheck disable=SC2046
   "${pip[@]}" install --progress-bar off --no-compile -c "$constraints" $(printf -- "-r $root/requirements/%s.txt " "${wanted[@]}")
+  for set in "${wanted[@]}"; do
+    [ ! -f "$root/requirements/$set.nodeps.txt" ] ||
+      "${pip[@]}" install --progress-bar off --no-compile --no-deps -c "$constraints" -r "$root/requirements/$set.nodeps.txt"
+  done
   for set in "${wanted[@]}"; do stamp "$set" > "$venv/.praxis-$set"; done
 }
 
