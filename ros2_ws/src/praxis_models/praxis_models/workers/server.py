@@ -237,6 +237,11 @@ class ModelServer:
                 await self._service.leave(client)
 
 
+def _peer(connection: ServerConnection) -> str:
+    address = connection.remote_address
+    return f'{address[0]}:{address[1]}' if address else 'unknown'
+
+
 def run(name: str, load: Callable[[], Backend], options: ServerOptions, token: str = '') -> int:
     """Serve a back end until SIGINT, SIGTERM or the end of standard input.
 
