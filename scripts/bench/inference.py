@@ -203,11 +203,19 @@ class Client:
         self.node.destroy_node()
         rclpy.try_shutdown()
 
-    def wait_for_servers(self) -> None:
-        """Wait until both actions can be asked."""
+    def wait_until_ready(self) -> None:
+        """Wait until a chunk is predicted: the node is active, the model connected."""
         for action in self.actions.values():
             if not action.wait_for_server(timeout_sec=TIMEOUT_S):
                 raise RuntimeError(f'{action._action_name}: no server')
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            try:
+                return self.predict()
+            except RuntimeError:
+                if time.monotonic() > deadline:
+                    raise
+                threading.Event().wait(0.2)
 
     def later(self, call: Callable[[], Any]) -> Any:
         """Carry out a call that gives a future on the spinning thread; wait for the future."""
@@ -431,8 +439,7 @@ def measure(count: int, chunks: int, cancelled: int, delay_ms: float) -> dict:
         node = bench.action_model(worker)
         client = Client(bench.contract)
         try:
-            client.wait_for_servers()
-            client.predict()
+            client.wait_until_ready()
             gc.collect()
             gc.freeze()
             figures = round_trips(bench, client, worker, http, count)
@@ -441,8 +448,7 @@ def measure(count: int, chunks: int, cancelled: int, delay_ms: float) -> dict:
             say('closed loop is done')
             bench.stop(node)
             bench.action_model(slow)
-            client.wait_for_servers()
-            client.predict()
+            client.wait_until_ready()
             figures |= cancels(client, cancelled)
         finally:
             client.close()
