@@ -135,6 +135,18 @@ def test_chunk_from_the_middle_of_an_episode_needs_no_memory(backend):
     assert drive(backend, table, PLACE, 8, Session('second')) < 130
 
 
+def test_cube_is_not_lifted_before_it_is_seen_to_be_held(backend):
+    table, session = Table(3), Session('s')
+    for _ in range(40):
+        prediction = ask(backend, table, PICK, session)
+        if prediction.metadata['stage'] == 'close':
+            break
+        table.step(prediction.actions[0])
+    assert table.pressed == 0
+    assert (prediction.actions[:, 6] == teacher.CLOSE).all()
+    assert not prediction.actions[:, :6].any()
+
+
 def test_lost_cube_is_fetched_again(backend):
     table, session = Table(5), Session('s')
     lift(backend, table, session)

@@ -79,7 +79,9 @@ def test_array_of_any_layout_is_written_in_order(array, layout):
         given_array = (
             array.T if layout == 'transposed' else array[..., ::-1] if array.ndim else array
         )
-    read = rpc_codec.loads(rpc_codec.dumps(given_array))
+    written = rpc_codec.dumps(given_array)
+    assert json.loads(written)['dtype'] == array.dtype.name
+    read = rpc_codec.loads(written)
     np.testing.assert_array_equal(read, given_array)
     assert read.flags.writeable
 
