@@ -155,6 +155,23 @@ def test_lost_cube_is_fetched_again(backend):
     assert drive(backend, table, PLACE, 4, session) < 130
 
 
+def test_cube_that_is_held_off_centre_is_lifted_all_the_same(backend):
+    table = Table(3)
+    table.eef = table.cube + np.array([0.007, -0.003, 0.008])
+    table.opening, table.pressed = 0.019, 1
+    assert ask(backend, table, PICK, Session('s')).metadata['stage'] == 'lift'
+
+
+@pytest.mark.parametrize(('opening', 'stage'), [(0.026, 'open'), (0.04, 'leave')])
+def test_cube_that_lies_in_the_bowl_is_let_go(backend, opening, stage):
+    table = Table(3)
+    table.cube = table.bowl + np.array([0.01, 0.0, 0.03])
+    table.eef, table.opening = table.cube + np.array([0.0, 0.0, 0.004]), opening
+    session = Session('s')
+    session.memory.update(task=PLACE, stage='close')
+    assert ask(backend, table, PLACE, session).metadata['stage'] == stage
+
+
 def test_session_remembers_the_stage_and_a_reset_forgets_it(backend):
     table, session = Table(1), Session('s')
     drive(backend, table, PICK, 4, session)

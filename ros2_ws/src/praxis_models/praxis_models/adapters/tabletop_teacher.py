@@ -164,8 +164,8 @@ def _next(stages: tuple[str, ...], stage: str, seen: Scene) -> str:
         return 'above'
     if stage == 'close' and seen.opening < 0.5 * _CUBE:
         return 'above'  # closed on nothing
-    if stage == 'above' and placing and seen.inside and not seen.held:
-        return 'leave'
+    if stage in ('above', 'down', 'close') and placing and seen.inside and not seen.held:
+        return 'leave' if seen.opening > _CUBE + 0.015 else 'open'
     if stage == 'down' and _across(_goal('down', seen) - seen.eef) > 0.04:
         return 'above'
     if _arrived(stage, seen) and stage != stages[-1]:
@@ -182,7 +182,7 @@ def _arrived(stage: str, seen: Scene) -> bool:
     if stage == 'down':
         # Fingers that have begun to close are not opened again for a few millimetres.
         slack = 0.012 if seen.opening < _FINGER_OPEN - 0.004 else 0.006
-        return float(np.linalg.norm(error)) < slack and abs(seen.turn) < 0.1
+        return seen.held or (float(np.linalg.norm(error)) < slack and abs(seen.turn) < 0.1)
     if stage == 'close':
         return seen.held
     if stage == 'lift':
