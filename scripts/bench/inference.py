@@ -323,8 +323,12 @@ class Bench:
 
 
 def round_trips(bench: Bench, client: Client, worker: int, http: int, count: int) -> dict:
-    """Measure (a), (c) and (d) in turns, so that each sees the same machine."""
+    """Measure (a), (c) and (d) in turns, so that each sees the same machine.
+
+    ``a_ours`` is (a) with the client that the node uses.
+    """
     from openpi_client.websocket_client_policy import WebsocketClientPolicy
+    from praxis_models.connection import Connection
 
     data = observation()
     control = bench.contract.interface
@@ -338,9 +342,19 @@ def round_trips(bench: Bench, client: Client, worker: int, http: int, count: int
     batch = {name: image[None] for name, image in data['images'].items()}
     observed = {**batch, 'states': data['state'][None], 'task_descriptions': ['reach the cube']}
     policy = WebsocketClientPolicy('127.0.0.1', worker)
+    ours = Connection(f'ws://127.0.0.1:{worker}')
+    ours.start()
+    ours.wait(TIMEOUT_S, 'ready')
+
+    def ask_ours() -> None:
+        outcome = ours.call(request)
+        if not outcome.ok:
+            raise RuntimeError(str(outcome.error))
+
     phase, wait = random.Random(0), threading.Event()
     calls = {
         'a': lambda: policy.infer(request),
+        'a_ours': ask_ours,
         'c': client.predict,
         'd': lambda: _rpc_baseline.call(http, observed),
     }
@@ -351,6 +365,7 @@ def round_trips(bench: Bench, client: Client, worker: int, http: int, count: int
             spent[name] += timed(
                 call, count // rounds, lambda: wait.wait(phase.uniform(0.0, 1.0 / HZ))
             )
+    ours.close()
     return {key: value for name in calls for key, value in percentiles(spent[name], name).items()}
 
 
