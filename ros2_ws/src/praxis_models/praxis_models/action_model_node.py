@@ -44,15 +44,16 @@ from praxis_models import model_messages
 from praxis_models.action_model_parameters import ActionModelParameters
 from praxis_models.action_model_settings import link_settings, renewal_s, run_options
 from praxis_models.assembly import Assembler
+from praxis_models.chunk_goal import ChunkGoal
 from praxis_models.future_frames import FutureFrames
 from praxis_models.goal_servers import GoalServers
-from praxis_models.goals import ChunkGoal, PolicyGoal
 from praxis_models.inference_statistics import InferenceStatistics
 from praxis_models.lease_client import LeaseClient
 from praxis_models.model_link import Inferred, ModelLink, Trouble
 from praxis_models.model_report import model_report
 from praxis_models.observation_plan import ObservationPlan, Stream
 from praxis_models.policy_driver import Observed
+from praxis_models.policy_goal import PolicyGoal
 from praxis_models.policy_run import FAULTS, Verdict
 from praxis_models.timeline import Step
 
@@ -80,11 +81,9 @@ class ActionModelNode(AutostartNode):
         self._made: list[Callable[[], Any]] = []
         self._readers: list[Any] = []
         self._streams: list[Any] = []
-        self._frames = FutureFrames(self._publish_frame)
-        self._film: Any = None
-        self._futures: dict[str, Any] = {}
+        steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self._frames = FutureFrames(self, steady, self._frame_of)
         self._seq = 0
-        self._steady = Clock(clock_type=ClockType.STEADY_TIME)
         group = ReentrantCallbackGroup()
         self._wake = self.create_guard_condition(self._on_wake, callback_group=group)
         self._goals = GoalServers(
@@ -156,11 +155,10 @@ class ActionModelNode(AutostartNode):
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Disconnect, stop the worker if it is ours, release publishers and clients."""
-        self._stop_film()
+        self._frames.close()
         link, self.link = self.link, None
         if link is not None:
             link.close()
-        self._futures.clear()
         while self._made:
             self._made.pop()()
         return TransitionCallbackReturn.SUCCESS
@@ -290,44 +288,21 @@ class ActionModelNode(AutostartNode):
         if self._frames.add(chunk_id, inferred, policy_hz) and isinstance(
             self._goals.goal, ChunkGoal
         ):
-            self._play(chunk_id, policy_hz)
+            self._frames.play(chunk_id)
         return message
 
     def _policy_hz(self) -> float:
         return self.link.meta.policy_hz or self._contract.interface.policy_hz
 
-    def _publish_frame(self, role: str, pixels: np.ndarray, stamp_ns: int) -> None:
-        if role not in self._futures:
-            topic = f'future/{role}/image_raw'
-            self._futures[role] = self._advertise(Image, topic, qos.SENSOR_PUBLISH)
+    def _frame_of(self, role: str) -> str:
         camera = self._plan.cameras.get(role) if self._plan is not None else None
-        frame = self._contract.deployment.cameras[camera].frame if camera else ''
-        self._futures[role].publish(model_messages.frame_message(pixels, stamp_ns, frame))
-
-    def _play(self, chunk_id: str, policy_hz: float) -> None:
-        """Show frames at the model's rate where no commands pace them."""
-        self._stop_film()
-        step = 0
-
-        def show_next() -> None:
-            nonlocal step
-            if not self._frames.show(chunk_id, step):
-                self._stop_film()
-            step += 1
-
-        self._film = self.create_timer(1.0 / policy_hz, show_next, clock=self._steady)
-        show_next()
-
-    def _stop_film(self) -> None:
-        if self._film is not None:
-            self.destroy_timer(self._film)
-            self._film = None
+        return self._contract.deployment.cameras[camera].frame if camera else ''
 
     # Goals
 
     def _begin_policy(self, goal_id: str, request: RunPolicy.Goal) -> PolicyGoal:
         p = self._settings.value
-        self._stop_film()
+        self._frames.stop()
         options = run_options(p, self._contract, request)
         goal = PolicyGoal(self, goal_id, request.instruction, options)
         lease = LeaseClient(
@@ -354,7 +329,7 @@ class ActionModelNode(AutostartNode):
             self._on_control(self._control)
 
     def _begin_chunk(self, goal_id: str, request: PredictChunk.Goal) -> ChunkGoal:
-        self._stop_film()
+        self._frames.stop()
         return ChunkGoal(
             self,
             goal_id,

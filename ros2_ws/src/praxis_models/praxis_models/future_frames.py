@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Predicted frames, shown as the chunk that they belong to is played. Imports no rclpy."""
+"""Predicted frames on topics, as the chunk that they belong to is played. Imports no rclpy."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
+from praxis_core import qos
+from sensor_msgs.msg import Image
 
 from praxis_models.model_link import Inferred
+from praxis_models.model_messages import frame_message
 
 KEPT = 4
 """Chunks whose frames are kept; more than play at one time."""
-
-Publish = Callable[[str, np.ndarray, int], None]
 
 
 class _Film:
@@ -25,15 +27,21 @@ class _Film:
 
 
 class FutureFrames:
-    """Frames of the newest chunks.
+    """Frames of the newest chunks, on ``future/ROLE/image_raw``.
 
     Args:
-        publish: Called with role, uint8[H, W, 3] and the stamp in ns that it is predicted for.
+        node: Owner of publishers and timer.
+        clock: Steady clock of the node's.
+        frame_of: Frame of a role's camera.
     """
 
-    def __init__(self, publish: Publish) -> None:
-        self._publish = publish
+    def __init__(self, node: Any, clock: Any, frame_of: Callable[[str], str]) -> None:
+        self._node = node
+        self._clock = clock
+        self._frame_of = frame_of
         self._films: dict[str, _Film] = {}
+        self._publishers: dict[str, Any] = {}
+        self._timer: Any = None
 
     def add(self, chunk_id: str, inferred: Inferred, policy_hz: float) -> bool:
         """Keep the frames of a chunk; False where it has none."""
@@ -64,3 +72,38 @@ class FutureFrames:
             for role, frames in film.frames.items():
                 self._publish(role, frames[round(share * (len(frames) - 1))], stamp_ns)
         return step + 1 < film.steps
+
+    def _publish(self, role: str, pixels: np.ndarray, stamp_ns: int) -> None:
+        publisher = self._publishers.get(role)
+        if publisher is None:
+            topic = f'future/{role}/image_raw'
+            publisher = self._node.create_publisher(Image, topic, qos.SENSOR_PUBLISH)
+            self._publishers[role] = publisher
+        publisher.publish(frame_message(pixels, stamp_ns, self._frame_of(role)))
+
+    def play(self, chunk_id: str) -> None:
+        """Show all of them at the model's rate, where no commands pace them."""
+        self.stop()
+        film = self._films.get(chunk_id)
+        if film is None:
+            return
+
+        def show_next() -> None:
+            if not self.show(chunk_id, film.shown + 1):
+                self.stop()
+
+        self._timer = self._node.create_timer(1.0 / film.policy_hz, show_next, clock=self._clock)
+        show_next()
+
+    def stop(self) -> None:
+        """Play no further."""
+        if self._timer is not None:
+            self._node.destroy_timer(self._timer)
+            self._timer = None
+
+    def close(self) -> None:
+        """Stop, and remove the topics."""
+        self.stop()
+        self._films.clear()
+        while self._publishers:
+            self._node.destroy_publisher(self._publishers.popitem()[1])

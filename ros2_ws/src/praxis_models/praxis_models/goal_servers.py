@@ -19,7 +19,9 @@ from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.clock import Clock, ClockType
 from rclpy.task import Future
 
-from praxis_models.goals import ChunkGoal, Goal, PolicyGoal
+from praxis_models.chunk_goal import ChunkGoal
+from praxis_models.goal import Goal
+from praxis_models.policy_goal import PolicyGoal
 from praxis_models.policy_run import End
 
 CHECK_S = 0.05

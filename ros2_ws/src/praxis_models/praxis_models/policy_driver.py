@@ -202,6 +202,8 @@ class PolicyDriver:
         run, state = self.run, self._state
         if not run.is_bound or state is None:
             return
+        if self._pace.lockstep and run.awaits_verdict(_seq(state), now):
+            return
         # An observation that is answered is past, unless its images are only now arriving.
         present = self._is_unanswered(state) or self._patient_for == _seq(state)
         if present and self._is_due():

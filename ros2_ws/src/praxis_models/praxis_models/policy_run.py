@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from praxis_core.errors import ErrorCode
 
@@ -40,6 +40,20 @@ _LEASE_ENDS = {
     'reset': ('reset', ErrorCode.EPISODE_CHANGED),
     'second_publisher': ('second_publisher', ErrorCode.SECOND_PUBLISHER),
 }
+
+
+VERDICT_S = 0.5
+"""Steady s that the verdict on an observation may come after its state."""
+
+
+class Verdict(NamedTuple):
+    """What ``task_status`` said of an observation."""
+
+    episode: str
+    seq: int
+    success: bool = False
+    terminated: bool = False
+    truncated: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,6 +116,9 @@ class PolicyRun:
         self._fault_since: float | None = None
         self._fault: tuple[Fault, str] | None = None
         self._judged_before = False
+        self._judged_seq: int | None = None
+        self._awaited_seq: int | None = None
+        self._awaited_since = now
 
     # Ends
 
@@ -204,10 +221,12 @@ class PolicyRun:
         """An observation was whole."""
         self._stale_since = None
 
-    def task(self, *, episode: str, success: bool, terminated: bool, truncated: bool) -> None:
+    def task(self, verdict: Verdict) -> None:
         """Take in a ``task_status``; what it said before the run began is no end of it."""
-        if not self.is_bound or episode != self._episode:
+        if not self.is_bound or verdict.episode != self._episode:
             return
+        self._judged_seq = verdict.seq
+        success, terminated, truncated = verdict[2:]
         if success:
             self.outcome = 'success'
         elif terminated or truncated:
@@ -221,11 +240,26 @@ class PolicyRun:
         elif truncated:
             self.succeed('task_failure', 'the step limit of the task was reached')
 
-    def judged_before(self, *, episode: str, success: bool, ended: bool) -> None:
-        """The task had its verdict when the run began, which therefore does not wait for one."""
-        if episode == self._episode and (success or ended):
+    def judged_before(self, verdict: Verdict) -> None:
+        """What was said of the task before the run began; a verdict from then ends nothing."""
+        if verdict.episode != self._episode:
+            return
+        self._judged_seq = verdict.seq
+        if verdict.success or verdict.terminated or verdict.truncated:
             self._judged_before = True
-            self.outcome = 'success' if success else 'failure'
+            self.outcome = 'success' if verdict.success else 'failure'
+
+    def awaits_verdict(self, seq: int, now: float) -> bool:
+        """Whether the verdict on this observation is on its way.
+
+        Where every observation is judged, in lockstep none is answered before, so that a run ends
+        with the very observation that solved the task.
+        """
+        if self._judged_seq != seq - 1:
+            return False
+        if self._awaited_seq != seq:
+            self._awaited_seq, self._awaited_since = seq, now
+        return now - self._awaited_since < VERDICT_S
 
     # Model
 

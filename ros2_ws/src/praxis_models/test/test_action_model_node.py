@@ -122,7 +122,6 @@ def test_chunks_are_executed_in_order_one_step_for_each_observation(stage):
     chunks = stage.probe.collect(ActionChunk, 'action_chunk')
     wait_until(lambda: rig.count_subscribers('action_chunk') == 1)
     handle = client.run(max_chunks=3)
-    wait_until(lambda: rig.lease)
     rig.observe()
     status, result = client.result(handle)
     assert (status, result.termination_reason, result.error_code) == (SUCCEEDED, 'max_chunks', 0)
@@ -153,7 +152,6 @@ def test_chunks_are_executed_in_order_one_step_for_each_observation(stage):
 def test_the_goal_says_how_many_steps_of_a_chunk_are_executed(stage):
     rig, _, client = start(stage, Policy())
     handle = client.run(max_chunks=2, execute_steps=2)
-    wait_until(lambda: rig.lease)
     rig.observe()
     assert client.result(handle)[1].commands == 4
     assert rig.firsts == [0.0, 0.001, 0.01, 0.011]
@@ -166,7 +164,6 @@ def test_lockstep_latency_decides_the_tick_whatever_the_model_takes(stage):
         policy = Policy(delay=lambda peer, s=delay: peer.be_silent(s))
         rig, node, client = start(stage, policy, prefetch_steps=3, latency_ticks=2)
         handle = client.run(max_chunks=4)
-        wait_until(lambda r=rig: r.lease)
         rig.observe()
         client.result(handle)
         seen.append([(round(m.values[0], 6), m.chunk_index) for m in rig.sent])
@@ -192,7 +189,6 @@ def test_a_relative_chunk_is_executed_at_its_own_anchor(stage):
     rig, _, client = start(stage, policy, contract=JOINT)
     starts = [np.array([0.1 * (k + 1)] * 7) for k in range(3)]
     handle = client.run(max_chunks=2)
-    wait_until(lambda: rig.lease)
     rig.step = False
     rig.values[:7] = starts[0]
     rig.observe()
@@ -234,7 +230,6 @@ def test_steps_of_a_slower_policy_become_commands_of_the_robots_rate(stage):
     policy = Policy(meta_of(policy_hz=10.0))
     rig, _, client = start(stage, policy)
     handle = client.run(max_chunks=1)
-    wait_until(lambda: rig.lease)
     rig.observe()
     assert client.result(handle)[1].commands == 2 * STEPS
     # Offsets are halved, so that the motion is the same.
@@ -246,7 +241,6 @@ def test_deltas_beyond_the_limits_are_clipped_and_others_are_not(stage):
     actions = np.array([[1.5, -2.0, 0.5, 0, 0, 0, 1.0]] * STEPS, np.float32)
     rig, _, client = start(stage, Policy(reply=lambda *_: {'actions': actions}))
     handle = client.run(max_chunks=1)
-    wait_until(lambda: rig.lease)
     rig.observe()
     client.result(handle)
     assert list(rig.sent[0].values) == [1.0, -1.0, 0.5, 0, 0, 0, 1.0]
@@ -259,11 +253,28 @@ def test_images_of_the_very_observation_reach_the_model_in_lockstep(stage):
     rig.cameras = ('agentview', 'wrist')
     wait_until(lambda: all(p.get_subscription_count() == 1 for p in rig.images.values()))
     handle = client.run(max_chunks=3)
-    wait_until(lambda: rig.lease)
     rig.observe()
     client.result(handle)
     shades = [{int(i[0, 0, 0]) for i in r['images'].values()} for r in policy.requests]
     assert shades == [{1}, {5}, {9}]
+
+
+def test_lockstep_takes_no_lease_over_an_observation_that_it_has_not_whole(stage):
+    """With a lease time would stand still, and what was missed would never come."""
+    rig, node, client = start(stage, Policy(meta_of(camera_roles=('primary',))))
+    wait_until(lambda: rig.images['agentview'].get_subscription_count() == 1)
+    handle = client.run(max_chunks=1)
+    image = rig.images['agentview']
+    rig.cameras = ('agentview',)
+    rig.images['agentview'] = rig.images['wrist']  # so that it is lost
+    rig.observe()
+    wait_until(lambda: node.observed is not None)
+    wait_until(lambda: len(client.feedback) >= 2)
+    assert not rig.acquired
+    rig.images['agentview'] = image
+    rig.observe()
+    assert client.result(handle)[1].commands == STEPS
+    assert rig.sent[0].observation_seq == 2
 
 
 # Ends
@@ -546,7 +557,6 @@ def test_a_model_with_memory_gets_a_session_for_each_run(stage):
     policy = Policy(meta_of(uses_sessions=True))
     rig, _, client = start(stage, policy)
     handle = client.run(max_chunks=1)
-    wait_until(lambda: rig.lease)
     rig.observe()
     client.result(handle)
     assert policy.requests[0]['session_id'] == 's_00000001'
@@ -595,7 +605,6 @@ def test_there_is_one_goal_at_a_time(stage):
     policy = Policy(delay=silent)
     rig, _, client = start(stage, policy)
     handle = client.run()
-    wait_until(lambda: rig.lease)
     rig.observe()
     wait_until(lambda: policy.requests)
     assert not client.predict().accepted and not client.run().accepted
@@ -690,7 +699,6 @@ def test_two_robots_are_two_namespaces(stage):
         rigs.append(rig)
     handles = [client.run(max_chunks=1) for client in clients]
     for rig, client, handle in zip(rigs, clients, handles, strict=True):
-        wait_until(lambda r=rig: r.lease)
         rig.observe()
         assert client.result(handle)[1].commands == STEPS
     assert rigs[0].firsts == [0.01, 0.011, 0.012, 0.013]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 from praxis_core.errors import ErrorCode
-from praxis_models.policy_run import Limits, PolicyRun
+from praxis_models.policy_run import Limits, PolicyRun, Verdict
 
 LEASE = 'a' * 32
 
@@ -15,7 +15,7 @@ def begun(**limits):
 
 
 def verdict(run, episode='one', *, success=False, terminated=False, truncated=False):
-    run.task(episode=episode, success=success, terminated=terminated, truncated=truncated)
+    run.task(Verdict(episode, 7, success, terminated, truncated))
 
 
 def max_chunks(run):
@@ -224,7 +224,7 @@ def test_outcome_is_what_the_task_said_whatever_ended_the_run(success):
 def test_a_task_that_had_its_verdict_does_not_end_the_next_run():
     run = PolicyRun(LEASE, Limits(), 0.0)
     run.bind('one', 0.0)
-    run.judged_before(episode='one', success=True, ended=False)
+    run.judged_before(Verdict('one', 0, success=True))
     run.observe('one', 0.0)
     verdict(run, success=True)
     assert run.end is None and run.outcome == 'success'
@@ -237,3 +237,13 @@ def test_playing_out_ends_a_run_only_after_its_last_chunk():
     assert run.end is None and run.wants_chunks
     run.chunks = 2
     assert not run.wants_chunks
+
+
+def test_an_observation_waits_for_its_verdict_only_where_every_one_has_its_own():
+    run = begun()
+    assert not run.awaits_verdict(7, 0.0)
+    verdict(run)  # on observation 7
+    assert not run.awaits_verdict(7, 0.0)
+    assert run.awaits_verdict(8, 1.0) and run.awaits_verdict(8, 1.4)
+    assert not run.awaits_verdict(8, 1.6), 'it does not come'
+    assert not run.awaits_verdict(9, 1.7), 'nor does the next'
