@@ -6,7 +6,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from praxis_core.contract import ContractError, load_contract
 from praxis_core.native_control import (
     LIBERO_7D,
     ROBOTWIN_EEF16,
@@ -48,6 +47,8 @@ def choose(name: str) -> Chosen:
     if not Path(name).is_file():
         known = ', '.join(CONTROLS)
         raise BackendError(f'control: {name!r} is neither {known} nor the file of a contract')
+    from praxis_core.contract import ContractError, load_contract
+
     try:
         contract = load_contract(name)
     except ContractError as error:
