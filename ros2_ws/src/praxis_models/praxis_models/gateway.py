@@ -27,7 +27,7 @@ from praxis_models import rpc_codec
 from praxis_models.connection import Connection
 from praxis_models.gateway_calls import CallError, Gateway
 from praxis_models.workers import options, settings
-from praxis_models.workers.server import listen, watch_stdin, write_atomically
+from praxis_models.workers.process import listen, watch_stdin, write_atomically
 from praxis_models.workers.service import one_line
 
 logger = logging.getLogger('praxis_models.gateway')

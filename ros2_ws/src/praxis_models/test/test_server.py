@@ -17,7 +17,6 @@ from praxis_core.testing import wait_until
 sys.path.insert(0, str(Path(__file__).parent))
 from praxis_models import wire
 from praxis_models.backend import BackendError
-from praxis_models.workers import server as server_module
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from worker_rig import PRIMARY, Client, Rig, Scripted, get, request
 
@@ -353,7 +352,7 @@ def test_connections_are_limited(backend):
                 Client(rig.server.port)
             assert caught.value.response.status_code == 503
             assert rig.health()[0] == 200
-        wait_until(lambda: rig.server._open == 0)
+        wait_until(lambda: not rig.server._connections)
         with rig.client() as client:
             assert client.meta
 
@@ -398,8 +397,8 @@ def test_client_that_gives_up_while_the_model_loads_frees_its_seat(backend):
 
     with Rig(load, max_connections=1) as rig:
         with Client(rig.server.port):
-            wait_until(lambda: rig.server._open == 1)
-        wait_until(lambda: rig.server._open == 0)
+            wait_until(lambda: rig.server._connections)
+        wait_until(lambda: not rig.server._connections)
         with Client(rig.server.port) as client:
             rig.server.stop()
             with pytest.raises(ConnectionClosed) as caught:
@@ -512,7 +511,7 @@ def test_second_signal_ends_without_waiting(worker):
         wait_until(lambda: client.socket.ping().wait(20))
         process.send_signal(signal.SIGTERM)
         wait_until(lambda: get(port, '/healthz')[1].startswith('{'), message='stopping')
-        threading.Event().wait(server_module._REPEAT_S + 0.1)
+        threading.Event().wait(REPEAT_S + 0.1)
         process.send_signal(signal.SIGTERM)
         assert process.wait(10) == 128 + signal.SIGTERM
 

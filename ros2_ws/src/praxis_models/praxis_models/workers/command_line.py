@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from praxis_models.backend import BackendError
-from praxis_models.workers import options, registry, server
+from praxis_models.workers import options, process, registry, server
 from praxis_models.workers.settings import ServerOptions, SettingsError, read_token
 
 PROGRAM = 'python -m praxis_models.workers'
@@ -61,5 +61,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(
         level=logging.INFO, format='%(asctime)s %(levelname)s %(name)s: %(message)s'
     )
-    logging.getLogger('websockets').setLevel(logging.WARNING)
+    process.quieten_handshakes()
     return server.run(loader.name, lambda: loader.load(model_options), server_options, token)

@@ -9,21 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import gc
 import hmac
 import http
 import json
 import logging
 import os
-import signal
-import socket
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable
-from pathlib import Path
 
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
@@ -32,20 +28,23 @@ from websockets.protocol import State
 
 from praxis_models.backend import Backend, BackendError
 from praxis_models.workers.inference import Inference
+from praxis_models.workers.process import (
+    keep_heap,
+    listen,
+    signals,
+    watch_stdin,
+    write_atomically,
+)
 from praxis_models.workers.service import Client, ModelService, one_line
 from praxis_models.workers.sessions import Sessions
 from praxis_models.workers.settings import ServerOptions
 
 logger = logging.getLogger('praxis_models.worker')
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 OK, FAILED = 0, 1
 
-_REPEAT_S = 0.5  # terminal and launcher both pass on one Ctrl-C
 _SWEEP_S = 60.0
 _CLOSE_S = 2.0
-_KEPT_HEAP = 256 * 1024 * 1024
-_KEPT_BLOCK = 32 * 1024 * 1024  # glibc's maximum
 _WRITE_BUFFER = 4 * 1024 * 1024
 _BAD_LOAD, _GOING = 1011, 1001
 
@@ -77,7 +76,7 @@ class ModelServer:
         sessions = Sessions(time.monotonic, idle_s=options.idle_s, limit=options.max_sessions)
         self._service = ModelService(name, inference, sessions)
         self._started = time.monotonic()
-        self._open = 0
+        self._connections: set[ServerConnection] = set()
         self._answering = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = asyncio.Event()
@@ -168,19 +167,25 @@ class ModelServer:
         deadline = time.monotonic() + self._options.stop_s
         if not self._service.loaded:
             deadline = 0.0  # what is being loaded is not worth a wait
-        while self._answering and time.monotonic() < deadline:
-            await asyncio.sleep(0.005)
+        await self._wait_answered(deadline)
         self._inference.abandon()
+        await self._wait_answered(time.monotonic() + _CLOSE_S / 4)
+        code, reason = _GOING, 'the worker is stopping'
         if self.reason:
-            server.close(code=_BAD_LOAD, reason='the model could not be loaded')
-        else:
-            server.close(code=_GOING, reason='the worker is stopping')
+            code, reason = _BAD_LOAD, 'the model could not be loaded'
+        closing = [connection.close(code, reason) for connection in self._connections]
+        await asyncio.gather(*closing, return_exceptions=True)
+        server.close()
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(server.wait_closed(), _CLOSE_S + 1.0)
         if not self._inference.busy:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._service.close(), _CLOSE_S)
         self._inference.close()
+
+    async def _wait_answered(self, deadline: float) -> None:
+        while self._answering and time.monotonic() < deadline:
+            await asyncio.sleep(0.005)
 
     def _screen(self, connection: ServerConnection, request: Request) -> Response | None:
         """Answer `/healthz`; turn away whoever has no token or comes when all seats are taken."""
@@ -195,10 +200,14 @@ class ModelServer:
                 )
                 response.headers['WWW-Authenticate'] = 'Api-Key'
                 return response
-        if self._open >= self._options.max_connections:
+        if self._stop.is_set():
             return connection.respond(
-                http.HTTPStatus.SERVICE_UNAVAILABLE,
-                f'{self._open} clients are here already\n',
+                http.HTTPStatus.SERVICE_UNAVAILABLE, 'the worker is stopping\n'
+            )
+        count = len(self._connections)
+        if count >= self._options.max_connections:
+            return connection.respond(
+                http.HTTPStatus.SERVICE_UNAVAILABLE, f'{count} clients are here already\n'
             )
         return None
 
@@ -213,7 +222,7 @@ class ModelServer:
         return response
 
     async def _handle(self, connection: ServerConnection) -> None:
-        self._open += 1
+        self._connections.add(connection)
         logger.info('client %s connected', _peer(connection))
         client = Client(wanted=lambda: connection.state is State.OPEN)
         try:
@@ -231,7 +240,7 @@ class ModelServer:
         except ConnectionClosed:
             pass
         finally:
-            self._open -= 1
+            self._connections.discard(connection)
             logger.info('client %s left', _peer(connection))
             if not self._stop.is_set():
                 await self._service.leave(client)
@@ -278,8 +287,8 @@ def run(name: str, load: Callable[[], Backend], options: ServerOptions, token: s
                 sys.stdout.flush()
                 os._exit(status[0])  # the model does not come back; the sockets are closed
 
-    _keep_heap()
-    with _signals(server.stop):
+    keep_heap()
+    with signals(server.stop):
         thread = threading.Thread(target=serve_clients, name='server')
         thread.start()
         inference.work()
@@ -291,92 +300,3 @@ def url(host: str, port: int) -> str:
     """Endpoint for a client on this machine."""
     host = {'0.0.0.0': '127.0.0.1', '::': '::1'}.get(host, host)
     return f'ws://[{host}]:{port}' if ':' in host else f'ws://{host}:{port}'
-
-
-@contextlib.contextmanager
-def _signals(stop: Callable[[], None]):
-    """Pass signals on at once, also while the main thread is inside a long call of the model.
-
-    Python runs a handler only between two bytecodes of the main thread; the byte that it writes to
-    the wake-up descriptor comes from the C handler.
-    """
-    reading, writing = socket.socketpair()
-    writing.setblocking(False)
-    seen: dict[int, float] = {}
-
-    def watch() -> None:
-        while data := reading.recv(1):
-            number, now = data[0], time.monotonic()
-            if number not in SIGNALS:
-                continue
-            if now - seen.setdefault(number, now) > _REPEAT_S:
-                os.write(2, b'second signal: ending at once\n')
-                os._exit(128 + number)
-            stop()
-
-    before = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
-    descriptor = signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
-    thread = threading.Thread(target=watch, name='signals', daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        signal.set_wakeup_fd(descriptor)
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        writing.close()
-        thread.join()
-        reading.close()
-
-
-def _keep_heap() -> None:
-    """Let glibc keep what it frees.
-
-    It would give the pages of each observation back to the system and fault them in again with
-    the next one, which costs a tenth of the time between request and answer.
-    """
-    trim_threshold, mmap_threshold = -1, -3
-    with contextlib.suppress(OSError, AttributeError):
-        libc = ctypes.CDLL(None)
-        libc.mallopt(trim_threshold, _KEPT_HEAP)
-        libc.mallopt(mmap_threshold, _KEPT_BLOCK)
-
-
-def _peer(connection: ServerConnection) -> str:
-    address = connection.remote_address
-    return f'{address[0]}:{address[1]}' if address else 'gone'
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """Bind a socket; asyncio sends at once only where its protocol is named, as here."""
-    family, kind, protocol, _, address = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    listening = socket.socket(family, kind, protocol)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.setblocking(False)
-    except OSError:
-        listening.close()
-        raise
-    return listening
-
-
-def watch_stdin(stop: Callable[[], None]) -> None:
-    """Call a function when standard input ends, as it does with the process that holds it."""
-
-    def watch() -> None:
-        with contextlib.suppress(OSError):
-            while os.read(0, 4096):
-                pass
-        stop()
-
-    threading.Thread(target=watch, name='stdin', daemon=True).start()
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file that is there whole or not at all."""
-    partial = path.with_name(f'.{path.name}.{os.getpid()}')
-    partial.write_text(text, encoding='utf-8')
-    os.replace(partial, path)
