@@ -137,62 +137,33 @@ def run_http(contract: Contract) -> None:
 
 
 class Client:
-    """An action client that also watches the commands; in the process of the bench."""
+    """An action client that can also watch the commands; in the process of the bench."""
 
     def __init__(self, contract: Contract) -> None:
         import rclpy
-        from praxis_core import qos
         from praxis_interfaces.action import PredictChunk, RunPolicy
-        from praxis_interfaces.msg import ActionChunk, Command, StateVector
         from rclpy.action import ActionClient
         from rclpy.executors import SingleThreadedExecutor
         from rclpy.signals import SignalHandlerOptions
 
         rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
+        self.contract = contract
         self.node = rclpy.create_node('bench_client')
-        self.run_policy, self.predict_chunk = RunPolicy, PredictChunk
-        self.actions = {
-            RunPolicy: ActionClient(self.node, RunPolicy, 'run_policy'),
-            PredictChunk: ActionClient(self.node, PredictChunk, 'predict_chunk'),
-        }
+        self.run_policy = ActionClient(self.node, RunPolicy, 'run_policy')
+        self.predict_chunk = ActionClient(self.node, PredictChunk, 'predict_chunk')
         self.requests: list[tuple[float, str]] = []
-        self.commands: list[tuple[float, str, str]] = []
+        self.commands: list[tuple[float, str]] = []
         self.states: list[float] = []
         self.chunks: list[float] = []
-        topics = contract.deployment.topics
-
-        def note_request(m: Command) -> None:
-            self.requests.append((time.monotonic(), m.lease_id))
-
-        def note_command(m: Command) -> None:
-            self.commands.append((time.monotonic(), m.lease_id, m.chunk_id))
-
-        def subscribe(kind: type, topic: str, note: Callable[[Any], None], profile: Any) -> None:
-            self.node.create_subscription(kind, topic, note, profile)
-
-        subscribe(Command, contract.request_topic('policy'), note_request, qos.REQUEST)
-        subscribe(Command, topics.command, note_command, qos.COMMAND_RECORD)
-        subscribe(
-            StateVector,
-            topics.state,
-            lambda _: self.states.append(time.monotonic()),
-            qos.STATE_SUBSCRIBE,
-        )
-        subscribe(
-            ActionChunk,
-            topics.action_chunk,
-            lambda m: self.chunks.append(m.inference_ms / 1e3),
-            10,
-        )
-        self.executor = SingleThreadedExecutor()
-        self.executor.add_node(self.node)
+        self._executor = SingleThreadedExecutor()
+        self._executor.add_node(self.node)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._spin)
         self._thread.start()
 
     def _spin(self) -> None:
         while not self._ended.is_set():
-            self.executor.spin_once(timeout_sec=0.2)
+            self._executor.spin_once(timeout_sec=0.2)
 
     def close(self) -> None:
         """End the spinning thread, then the node."""
@@ -203,11 +174,114 @@ class Client:
         self.node.destroy_node()
         rclpy.try_shutdown()
 
+    def watch(self) -> None:
+        """Note from here on when states, requests, commands and chunks arrive."""
+        from praxis_core import qos
+        from praxis_interfaces.msg import ActionChunk, Command, StateVector
+
+        topics = self.contract.deployment.topics
+
+        def on_request(message: Command) -> None:
+            self.requests.append((time.monotonic(), message.lease_id))
+
+        def on_command(message: Command) -> None:
+            if message.chunk_id:
+                self.commands.append((time.monotonic(), message.chunk_id))
+
+        def on_state(_: StateVector) -> None:
+            self.states.append(time.monotonic())
+
+        def on_chunk(message: ActionChunk) -> None:
+            self.chunks.append(message.inference_ms / 1e3)
+
+        for kind, topic, note, profile in (
+            (Command, self.contract.request_topic('policy'), on_request, qos.REQUEST),
+            (Command, topics.command, on_command, qos.COMMAND_RECORD),
+            (StateVector, topics.state, on_state, qos.STATE_SUBSCRIBE),
+            (ActionChunk, topics.action_chunk, on_chunk, qos.EVENT),
+        ):
+            self.node.create_subscription(kind, topic, note, profile)
+
+    def on_thread(self, call: Callable[[Callable[[Any], None]], None], what: str) -> Any:
+        """Let a call start on the spinning thread, and wait for what it hands over."""
+        done, box = threading.Event(), []
+
+        def hand_over(value: Any) -> None:
+            box.append((time.monotonic(), value))
+            done.set()
+
+        self._executor.create_task(call, hand_over)
+        if not done.wait(TIMEOUT_S):
+            raise RuntimeError(f'{what}: no answer')
+        return box[0]
+
+    def goal(self, **fields: Any) -> tuple[Any, Callable[[], tuple[float, Any]]]:
+        """Send a goal of run_policy; gives its handle and what waits for its result."""
+        from praxis_interfaces.action import RunPolicy
+
+        message = RunPolicy.Goal(instruction='reach the cube', **fields)
+        ended, answer = threading.Event(), []
+
+        def note(future: Any) -> None:
+            answer.append((time.monotonic(), future.result()))
+            ended.set()
+
+        def accepted(future: Any, hand_over: Callable[[Any], None]) -> None:
+            handle = future.result()
+            if handle.accepted:
+                handle.get_result_async().add_done_callback(note)
+            hand_over(handle)
+
+        def send(hand_over: Callable[[Any], None]) -> None:
+            future = self.run_policy.send_goal_async(message)
+            future.add_done_callback(lambda done: accepted(done, hand_over))
+
+        def result() -> tuple[float, Any]:
+            if not ended.wait(TIMEOUT_S + 60.0):
+                raise RuntimeError('run_policy: no result')
+            return answer[0]
+
+        handle = self.on_thread(send, 'run_policy')[1]
+        if not handle.accepted:
+            raise RuntimeError('run_policy was rejected')
+        return handle, result
+
+    def predict(self) -> None:
+        """One predict_chunk, to its result."""
+        from praxis_interfaces.action import PredictChunk
+
+        def accepted(future: Any, hand_over: Callable[[Any], None]) -> None:
+            handle = future.result()
+            if not handle.accepted:
+                hand_over('rejected')
+                return
+            handle.get_result_async().add_done_callback(
+                lambda done: hand_over(done.result().result.error_msg)
+            )
+
+        def send(hand_over: Callable[[Any], None]) -> None:
+            future = self.predict_chunk.send_goal_async(
+                PredictChunk.Goal(instruction='reach the cube')
+            )
+            future.add_done_callback(lambda done: accepted(done, hand_over))
+
+        error = self.on_thread(send, 'predict_chunk')[1]
+        if error:
+            raise RuntimeError(f'predict_chunk: {error}')
+
+    def cancel(self, handle: Any) -> None:
+        """Cancel a goal and wait for the answer."""
+
+        def send(hand_over: Callable[[Any], None]) -> None:
+            handle.cancel_goal_async().add_done_callback(hand_over)
+
+        self.on_thread(send, 'cancel')
+
     def wait_until_ready(self) -> None:
         """Wait until a chunk is predicted: the node is active, the model connected."""
-        for action in self.actions.values():
+        for action in (self.run_policy, self.predict_chunk):
             if not action.wait_for_server(timeout_sec=TIMEOUT_S):
-                raise RuntimeError(f'{action._action_name}: no server')
+                raise RuntimeError('no action server')
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             try:
@@ -216,33 +290,6 @@ class Client:
                 if time.monotonic() > deadline:
                     raise
                 threading.Event().wait(0.2)
-
-    def later(self, call: Callable[[], Any]) -> Any:
-        """Carry out a call that gives a future on the spinning thread; wait for the future."""
-        done, box = threading.Event(), []
-
-        def start() -> None:
-            call().add_done_callback(lambda future: (box.append(future), done.set()))
-
-        self.executor.create_task(start)
-        if not done.wait(TIMEOUT_S):
-            raise RuntimeError('no answer')
-        return box[0].result()
-
-    def goal(self, kind: type, **fields: Any) -> Any:
-        """Send a goal and give its handle."""
-        goal = kind.Goal(instruction='reach the cube', **fields)
-        handle = self.later(lambda: self.actions[kind].send_goal_async(goal))
-        if not handle.accepted:
-            raise RuntimeError(f'{kind.__name__} was rejected')
-        return handle
-
-    def predict(self) -> None:
-        """One predict_chunk, to its result."""
-        handle = self.goal(self.predict_chunk)
-        result = self.later(handle.get_result_async).result
-        if result.error_code:
-            raise RuntimeError(result.error_msg)
 
 
 class Bench:
@@ -377,15 +424,13 @@ def closed_loop(client: Client, chunks: int, process: subprocess.Popen) -> dict:
         notes.clear()
     cpu = psutil.Process(process.pid)
     before, began = sum(cpu.cpu_times()[:2]), time.monotonic()
-    handle = client.goal(client.run_policy, max_chunks=chunks, execute_steps=EXECUTE)
-    result = client.later(handle.get_result_async).result
-    seconds = time.monotonic() - began
-    cores = (sum(cpu.cpu_times()[:2]) - before) / seconds
-    if result.error_code:
-        raise RuntimeError(result.error_msg)
-    played = [(at, chunk) for at, _, chunk in client.commands if chunk]
+    _, result = client.goal(max_chunks=chunks, execute_steps=EXECUTE)
+    response = result()[1]
+    cores = (sum(cpu.cpu_times()[:2]) - before) / (time.monotonic() - began)
+    if response.result.error_code:
+        raise RuntimeError(response.result.error_msg)
+    played = list(client.commands)
     states = [at for at in client.states if played[0][0] <= at <= played[-1][0]]
-    changes = sum(b[1] != a[1] for a, b in itertools.pairwise(played))
     return {
         **percentiles(client.chunks, 'b'),
         **percentiles(deviations([at for at, _ in played]), 'command_jitter'),
@@ -393,7 +438,7 @@ def closed_loop(client: Client, chunks: int, process: subprocess.Popen) -> dict:
         'commands': len(played),
         'states': len(states),
         'chunks': len(client.chunks),
-        'chunk_changes': changes,
+        'chunk_changes': sum(b[1] != a[1] for a, b in itertools.pairwise(played)),
         'node_cores': round(cores, 3),
     }
 
@@ -408,36 +453,24 @@ def cancels(client: Client, count: int) -> dict:
     from action_msgs.msg import GoalStatus
 
     moment, wait = random.Random(1), threading.Event()
-    spent, statuses, late = [], [], []
+    spent, canceled, late = [], 0, 0
     for _ in range(count):
-        handle = client.goal(client.run_policy, execute_steps=EXECUTE)
+        handle, result = client.goal(execute_steps=EXECUTE)
         lease = bytes(handle.goal_id.uuid).hex()
-        ended, answer = threading.Event(), []
-
-        def ask(handle: Any = handle, ended: Any = ended, answer: list = answer) -> None:
-            def note(future: Any) -> None:
-                answer.append((time.monotonic(), future.result()))
-                ended.set()
-
-            handle.get_result_async().add_done_callback(note)
-
-        client.executor.create_task(ask)
         wait.wait(moment.uniform(0.0, 0.6))
         began = time.monotonic()
-        client.later(handle.cancel_goal_async)
-        if not ended.wait(TIMEOUT_S):
-            raise RuntimeError('a cancelled goal did not end')
-        at, response = answer[0]
-        spent.append(at - began)
-        statuses.append(response.status == GoalStatus.STATUS_CANCELED)
+        client.cancel(handle)
+        answered, response = result()
+        spent.append(answered - began)
+        canceled += response.status == GoalStatus.STATUS_CANCELED
         wait.wait(3.0 / HZ)
-        late += [sent - at for sent, owner in client.requests if owner == lease and sent > at]
+        late += sum(owner == lease and at > answered for at, owner in client.requests)
     return {
         **percentiles(spent, 'cancel'),
         'cancel_ms_max': round(max(spent) * 1e3, 3),
         'cancels': count,
-        'canceled': sum(statuses),
-        'commands_after_cancel': len(late),
+        'canceled': canceled,
+        'commands_after_cancel': late,
     }
 
 
@@ -459,6 +492,7 @@ def measure(count: int, chunks: int, cancelled: int, delay_ms: float) -> dict:
             gc.freeze()
             figures = round_trips(bench, client, worker, http, count)
             say('round trips are done')
+            client.watch()
             figures |= closed_loop(client, chunks, node)
             say('closed loop is done')
             bench.stop(node)
