@@ -234,7 +234,13 @@ class ActionModelNode(AutostartNode):
     def _on_state(self, message: StateVector) -> None:
         observed = Observed(message, _stamp_ns(message), time.monotonic())
         self._monitor.tick(observed.stamp_ns / 1e9, int(message.observation_seq))
-        self.observed = observed
+        before, self.observed = self.observed, observed
+        if (
+            before is not None
+            and before.message.episode_uuid != message.episode_uuid
+            and self.assembler is not None
+        ):
+            self.assembler.drop_before(observed.stamp_ns)
         if self._goals.goal is not None:
             self._goals.goal.observe(observed)
 

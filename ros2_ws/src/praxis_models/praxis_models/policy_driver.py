@@ -145,6 +145,7 @@ class PolicyDriver:
         self._state: Observed | None = None
         self._state_position = 0
         self._answered = -1
+        self._asked = -1
         self._waiting: _Waiting | None = None
         self._patient_for: int | None = None
         self._retry_at = 0.0
@@ -172,7 +173,6 @@ class PolicyDriver:
             return
         if self._first_stamp_ns is None:
             self._first_stamp_ns = observed.stamp_ns
-            self._assembler.drop_before(observed.stamp_ns)
         self._state = observed
         self._state_position = self.timeline.position
         self.drive(now)
@@ -206,7 +206,7 @@ class PolicyDriver:
             return
         # An observation that is answered is past, unless its images are only now arriving.
         present = self._is_unanswered(state) or self._patient_for == _seq(state)
-        if present and self._is_due():
+        if present and self._asked != _seq(state) and self._is_due():
             begun = self._prepare(now) and self._begin(state, now)
             if not begun and self._pace.lockstep:
                 return  # time stands still until the inference can begin
@@ -306,6 +306,7 @@ class PolicyDriver:
         self.run.fresh()
         ticket = self._link.predict(snapshot, self._instruction, self._session, self._received)
         self._waiting = _Waiting(ticket, self._state_position)
+        self._asked = seq  # once, or a chunk that is due at its own tick would be asked for again
         return True
 
     def _snapshot(self, state: Observed, now: float) -> Snapshot | None:
@@ -322,6 +323,8 @@ class PolicyDriver:
         if run.end is not None or waiting is None or answer is None:
             return
         now = self._now()
+        if not isinstance(answer, Inferred):
+            self._asked = -1
         if isinstance(answer, Stale):
             self._retry_at = now + RETRY_S
             run.stale(answer.message, now)
@@ -344,6 +347,8 @@ class PolicyDriver:
         if self.timeline.add(Chunk(chunk_id, actions, steps, origin)):
             self.run.chunks += 1
             self._output.chunk(chunk_id, inferred)
+        else:
+            self._asked = -1
 
     # End
 

@@ -30,6 +30,11 @@ def test_a_gripper_opens_or_closes_and_nothing_in_between(weights, gripper):
     assert result[1] == gripper
 
 
+def test_on_a_tie_the_newest_proposal_decides_also_to_open():
+    result = blend(np.array([[0.0, 1.0], [0.0, -1.0]]), np.array([0.5, 0.5]), LAYOUT)
+    assert result[1] == -1.0
+
+
 def test_a_gripper_from_0_to_1_is_split_at_its_own_middle():
     layout = ActionLayout(('gripper',), delta=False, grippers=(0,), gripper_middle=0.5)
     result = blend(np.array([[0.1], [0.9], [1.0]]), np.array([0.4, 0.3, 0.3]), layout)
