@@ -48,6 +48,7 @@ from praxis_models.chunk_goal import ChunkGoal
 from praxis_models.future_frames import FutureFrames
 from praxis_models.goal_servers import GoalServers
 from praxis_models.inference_statistics import InferenceStatistics
+from praxis_models.latency import keep_heap, share_interpreter
 from praxis_models.lease_client import LeaseClient
 from praxis_models.model_link import Inferred, ModelLink, Trouble
 from praxis_models.model_report import model_report
@@ -391,6 +392,8 @@ def _stamp_ns(message: Any) -> int:
 
 def main(args: list[str] | None = None) -> int:
     """Run the node until it is interrupted."""
+    keep_heap()
+    share_interpreter()
     return run(ActionModelNode, args=args)
 
 

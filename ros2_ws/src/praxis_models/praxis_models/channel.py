@@ -104,8 +104,11 @@ class Waker:
         self._writer.close()
 
 
+Events = list[tuple[selectors.SelectorKey, int]]
+
+
 class Channel:
-    """A WebSocket in the making, open, or lost. For one thread only.
+    """A WebSocket in the making, open, or lost. For one thread at a time, except `sleep`.
 
     Args:
         endpoint: Where to connect to.
@@ -180,10 +183,18 @@ class Channel:
         Raises:
             Lost: Messages that came before the loss are returned by an earlier call.
         """
+        return self.collect(self.sleep(deadline))
+
+    def sleep(self, deadline: float) -> Events:
+        """First half of `wait`; meanwhile another thread may send."""
         if self._lost is not None:
-            raise self._lost
+            return []
+        return self._selector.select(max(0.0, deadline - time.monotonic()))
+
+    def collect(self, events: Events) -> list[Message]:
+        """Second half of `wait`."""
         messages: list[Message] = []
-        for key, mask in self._selector.select(max(0.0, deadline - time.monotonic())):
+        for key, mask in events:
             if key.fileobj is self._waker:
                 self._waker.clear()
                 continue

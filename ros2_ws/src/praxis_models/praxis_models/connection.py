@@ -161,6 +161,7 @@ class Connection:
         parse: Callable[[dict[str, Any]], Any] | None = None,
         timeout_s: float | None = None,
         generation: int | None = None,
+        at_once: bool = False,
     ) -> Ticket:
         """Send a request when its turn comes; returns at once.
 
@@ -174,6 +175,9 @@ class Connection:
             timeout_s: For the reply, from the moment of sending; None: the connection's.
             generation: The only connection that it may be sent on, so that a request never
                 reaches a model that has not been checked.
+            at_once: Make and send it in this thread if the connection is free, which saves the
+                change of threads; for a request that is quickly made. A request that cannot be
+                made then ends in this thread too.
         """
         ticket = Ticket(
             make_request,
@@ -184,10 +188,11 @@ class Connection:
             generation=generation,
         )
         self._queue.append(ticket)
+        talk = self._conversation
+        if not (at_once and talk is not None and talk.launch()):
+            self._waker.wake()
         if self._closing:
             self._finish()
-        else:
-            self._waker.wake()
         return ticket
 
     def call(self, request: Request, **arguments: Any) -> Outcome:
@@ -279,9 +284,11 @@ class Connection:
         except Replaced:
             raise
         except Exception as error:
+            talk.stop()
             talk.end(Lost(f'{type(error).__name__}: {error}'))
             raise
         finally:
+            talk.stop()
             self._metadata = None
             if talk.useful or time.monotonic() - opened > self._backoff_s[1]:
                 self._attempts = 0

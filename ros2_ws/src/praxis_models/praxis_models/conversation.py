@@ -9,6 +9,7 @@ reply behind that is waited for and dropped.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -48,7 +49,10 @@ class _Flight:
 
 
 class Conversation:
-    """What is said over a channel, for the thread that owns it.
+    """What is said over a channel.
+
+    One thread advances it. While that thread sleeps, another may launch a request: on a busy
+    machine it would lose more time to the change of threads than the request takes to send.
 
     Args:
         channel: Open, its metadata received.
@@ -75,6 +79,9 @@ class Conversation:
         self._round_trip = 0.0
         self._pinged = 0.0
         self._pause_until = 0.0
+        self._turn = threading.Lock()
+        self._asleep_until = 0.0
+        self._over = False
 
     def advance(self) -> None:
         """Send what can be sent and wait once.
@@ -83,12 +90,47 @@ class Conversation:
             Lost: The peer is gone, silent, or cannot be followed any longer.
             Replaced: A reply that nobody wants holds up another request.
         """
-        may_send = self._channel.is_open and time.monotonic() >= self._pause_until
-        if self._flight is None and may_send:
+        with self._turn:
+            if self._may_send():
+                self._flight = self._launch()
+            self._asleep_until = self._deadline()
+        events = self._channel.sleep(self._asleep_until)
+        with self._turn:
+            try:
+                for message in self._channel.collect(events):
+                    self._take(message)
+                self._check(time.monotonic())
+            except BaseException:
+                self._over = True
+                raise
+
+    def launch(self) -> bool:
+        """Send the next request from another thread than the one that advances.
+
+        Returns:
+            Whether it was sent and the other thread need not be woken. Never waits for it.
+        """
+        if not self._turn.acquire(blocking=False):
+            return False
+        try:
+            if self._over or not self._may_send():
+                return False
             self._flight = self._launch()
-        for message in self._channel.wait(self._deadline()):
-            self._take(message)
-        self._check(time.monotonic())
+            return self._flight is not None and self._asleep_until <= self._deadline()
+        finally:
+            self._turn.release()
+
+    def stop(self) -> None:
+        """Launch nothing any more."""
+        with self._turn:
+            self._over = True
+
+    def _may_send(self) -> bool:
+        return (
+            self._flight is None
+            and self._channel.is_open
+            and time.monotonic() >= self._pause_until
+        )
 
     def end(self, lost: Lost) -> None:
         """End the request under way after a loss.

@@ -37,9 +37,11 @@ class Dialect(ABC):
 
     Attributes:
         meta: What it is and what it expects.
+        is_quick: A request takes no computation worth a thread.
     """
 
     meta: ModelMeta
+    is_quick = False
 
     @abstractmethod
     def request(self, observation: PhysicalObservation, *, session_id: str = '') -> dict[str, Any]:
@@ -85,6 +87,8 @@ def meet(
 
 class Praxis(Dialect):
     """Our own protocol."""
+
+    is_quick = True
 
     def __init__(self, meta: ModelMeta) -> None:
         self.meta = meta

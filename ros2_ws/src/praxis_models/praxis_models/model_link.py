@@ -298,7 +298,13 @@ class ModelLink:
             at = time.monotonic()
             self._post(lambda: done(_answer(outcome, snapshot, at)))
 
-        return connection.submit(make, ended, parse=parse, generation=self._model.generation)
+        return connection.submit(
+            make,
+            ended,
+            parse=parse,
+            generation=self._model.generation,
+            at_once=dialect.is_quick,
+        )
 
     def call(
         self,

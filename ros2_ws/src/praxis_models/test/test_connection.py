@@ -184,30 +184,33 @@ def test_many_threads_get_one_outcome_for_each_request(connect):
             assert len(replies) >= count - (count + 2) // 3
 
 
-def test_a_fault_of_our_own_ends_the_request_and_the_connection_comes_back(connect, monkeypatch):
+@pytest.mark.parametrize('half', ['sleep', 'collect'])
+def test_a_fault_of_our_own_ends_the_request_and_the_connection_comes_back(
+    connect, monkeypatch, half
+):
     def broken(channel, message):
         monkeypatch.undo()
         raise RuntimeError('a fault')
 
     with HostileServer(model(reply=echo)) as server:
         connection = ready(connect(server.endpoint))
-        monkeypatch.setattr(Channel, 'wait', broken)
+        monkeypatch.setattr(Channel, half, broken)
         outcome = connection.call({'number': 1})
-        assert (outcome.kind, outcome.message) == ('lost', 'RuntimeError: a fault')
+        assert outcome.kind == 'lost' and outcome.message.endswith('RuntimeError: a fault')
         wait_until(lambda: connection.generation == 2, 10.0)
         assert connection.call({'number': 2}).reply['echo'] == 2
 
 
 def test_the_thread_sleeps_while_nothing_happens(connect, monkeypatch):
-    pause, waits, wait = threading.Event(), [], Channel.wait
+    pause, waits, sleep = threading.Event(), [], Channel.sleep
 
     def counted(channel, deadline):
         waits.append(deadline)
-        return wait(channel, deadline)
+        return sleep(channel, deadline)
 
     with HostileServer(model(reply=lambda request: pause.wait(0.5) or {})) as server:
         connection = ready(connect(server.endpoint, ping_interval_s=30.0))
-        monkeypatch.setattr(Channel, 'wait', counted)
+        monkeypatch.setattr(Channel, 'sleep', counted)
         assert connection.call({}).ok
         pause.wait(0.5)
         assert len(waits) <= 4
@@ -597,3 +600,103 @@ def test_an_idle_connection_stays_while_the_server_answers_pings(connect):
         connection = ready(connect(server.endpoint))
         assert connection.wait(1.2, 'lost', 'connecting').phase == 'ready'
         assert connection.call({'number': 1}).ok and connection.generation == 1
+
+
+# --- sending in the thread that submits ---
+
+
+def test_a_quick_request_leaves_in_the_thread_that_submits_it(connect):
+    threads, ended = [], threading.Event()
+
+    def make():
+        threads.append(threading.current_thread())
+        return {'number': 1}
+
+    with HostileServer(model(reply=echo)) as server:
+        connection = ready(connect(server.endpoint))
+        ticket = connection.submit(make, lambda _: ended.set(), at_once=True)
+        assert ended.wait(5.0)
+        assert ticket.outcome.reply['echo'] == 1
+        assert threads == [threading.current_thread()]
+
+
+def test_a_quick_request_waits_its_turn_while_another_is_under_way(connect):
+    go, outcomes, both = threading.Event(), [], threading.Event()
+
+    def slow(request):
+        if request['number'] == 1:
+            go.wait(5.0)
+        return echo(request)
+
+    def note(outcome):
+        outcomes.append(outcome.reply['echo'])
+        if len(outcomes) == 2:
+            both.set()
+
+    with HostileServer(model(reply=slow)) as server:
+        connection = ready(connect(server.endpoint))
+        for number in (1, 2):
+            connection.submit({'number': number}, note, at_once=True)
+        go.set()
+        assert both.wait(5.0)
+        assert outcomes == [1, 2]
+
+
+def test_a_quick_request_that_cannot_be_made_harms_nothing(connect):
+    with HostileServer(model(reply=echo)) as server:
+        connection = ready(connect(server.endpoint))
+
+        def broken():
+            raise KeyError('wrist')
+
+        outcome = connection.call(broken, at_once=True)
+        assert (outcome.kind, outcome.message) == ('invalid', "request: 'wrist'")
+        assert connection.call({'number': 2}, at_once=True).reply['echo'] == 2
+
+
+def test_a_quick_request_is_given_up_when_no_reply_comes(connect):
+    # The thread sleeps for longer than the reply may take when the request is launched.
+    never = threading.Event()
+    with HostileServer(model(reply=lambda _: never.wait(5.0) or {})) as server:
+        connection = ready(
+            connect(
+                server.endpoint,
+                receive_timeout_s=0.3,
+                first_reply_timeout_s=0.3,
+                ping_interval_s=60.0,
+            )
+        )
+        assert connection.call({}, at_once=True).kind == 'timeout'
+        never.set()
+
+
+def test_every_quick_request_ends_once_while_the_server_comes_and_goes(connect):
+    def unreliable(request):
+        if request['number'] % 7 == 3:
+            raise ConnectionAbortedError
+        return echo(request)
+
+    counts, replies, lock = {}, [], threading.Lock()
+    with HostileServer(model(reply=unreliable)) as server:
+        connection = ready(connect(server.endpoint, backoff_s=(0.01, 0.02)))
+
+        def ask(first):
+            for number in range(first, first + 40):
+                ended = threading.Event()
+
+                def note(outcome, number=number, ended=ended):
+                    with lock:
+                        counts[number] = counts.get(number, 0) + 1
+                        replies.append((number, outcome.reply['echo'] if outcome.ok else number))
+                    ended.set()
+
+                connection.submit({'number': number}, note, at_once=True)
+                assert ended.wait(10.0)
+
+        threads = [threading.Thread(target=ask, args=(100 * index,)) for index in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(counts) == 160 and set(counts.values()) == {1}
+    assert all(number == echoed for number, echoed in replies)

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker's process needs of the system: signals, sockets, standard input, files, memory."""
+"""What a worker's process needs of the system: signals, sockets, standard input, files."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import logging
 import os
 import signal
@@ -18,9 +17,6 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 REPEAT_S = 0.5
 """Terminal and launcher both pass on one Ctrl-C; within this time it is the same one."""
-
-_KEPT_HEAP = 256 * 1024 * 1024
-_KEPT_BLOCK = 32 * 1024 * 1024  # glibc's maximum
 
 
 @contextlib.contextmanager
@@ -57,19 +53,6 @@ def signals(stop: Callable[[], None]) -> Iterator[None]:
         writing.close()
         thread.join()
         reading.close()
-
-
-def keep_heap() -> None:
-    """Let glibc keep what it frees.
-
-    It would give the pages of each observation back to the system and fault them in again with
-    the next one, which costs a tenth of the time between request and answer.
-    """
-    trim_threshold, mmap_threshold = -1, -3
-    with contextlib.suppress(OSError, AttributeError):
-        libc = ctypes.CDLL(None)
-        libc.mallopt(trim_threshold, _KEPT_HEAP)
-        libc.mallopt(mmap_threshold, _KEPT_BLOCK)
 
 
 def listen(host: str, port: int) -> socket.socket:

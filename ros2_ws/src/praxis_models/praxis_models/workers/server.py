@@ -27,9 +27,9 @@ from websockets.http11 import Request, Response
 from websockets.protocol import State
 
 from praxis_models.backend import Backend, BackendError
+from praxis_models.latency import keep_heap
 from praxis_models.workers.inference import Inference
 from praxis_models.workers.process import (
-    keep_heap,
     listen,
     signals,
     watch_stdin,
