@@ -12,6 +12,7 @@ cancels at random moments. The last line printed is one JSON object.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import itertools
 import json
@@ -71,14 +72,14 @@ def percentiles(values: list[float], prefix: str) -> dict[str, float]:
     return {f'{prefix}_ms_{n}': round(float(v), 3) for n, v in zip(names, found, strict=True)}
 
 
-def timed(call: Callable[[], Any], count: int, pause: Callable[[], None]) -> list[float]:
-    """Seconds of each call, after ten that do not count."""
+def timed(call: Callable[[], Any], count: int, pause: Callable[[], Any]) -> list[float]:
+    """Seconds of each call, with a pause before each, after five that do not count."""
     spent = []
-    for index in range(count + 10):
+    for index in range(count + 5):
         pause()
         began = time.monotonic()
         call()
-        if index >= 10:
+        if index >= 5:
             spent.append(time.monotonic() - began)
     return spent
 
@@ -129,11 +130,34 @@ def run_robot(contract: Contract) -> None:
     rclpy.try_shutdown()
 
 
+def run_empty_action(contract: Contract) -> None:
+    """Serve an action that does nothing."""
+    import rclpy
+    from praxis_interfaces.action import PredictChunk
+    from rclpy.action import ActionServer
+    from rclpy.executors import ExternalShutdownException
+
+    async def execute(handle: Any) -> PredictChunk.Result:
+        handle.succeed()
+        return PredictChunk.Result()
+
+    rclpy.init(args=[])
+    node = rclpy.create_node('bench_empty_action')
+    server = ActionServer(node, PredictChunk, 'empty_action', execute)
+    print(READY, flush=True)
+    with contextlib.suppress(ExternalShutdownException, KeyboardInterrupt):
+        rclpy.spin(node)
+    server.destroy()
+
+
 def run_http(contract: Contract) -> None:
     """Serve the baseline (d)."""
     server = _rpc_baseline.serve(np.zeros((1, HORIZON, contract.action_dim), np.float32))
     print(server.server_port, flush=True)
     sys.stdin.read()
+
+
+ROLES = {'robot': run_robot, 'http': run_http, 'empty_action': run_empty_action}
 
 
 class Client:
@@ -150,7 +174,10 @@ class Client:
         self.contract = contract
         self.node = rclpy.create_node('bench_client')
         self.run_policy = ActionClient(self.node, RunPolicy, 'run_policy')
-        self.predict_chunk = ActionClient(self.node, PredictChunk, 'predict_chunk')
+        self.predictions = {
+            name: ActionClient(self.node, PredictChunk, name)
+            for name in ('predict_chunk', 'empty_action')
+        }
         self.requests: list[tuple[float, str]] = []
         self.commands: list[tuple[float, str]] = []
         self.states: list[float] = []
@@ -246,8 +273,8 @@ class Client:
             raise RuntimeError('run_policy was rejected')
         return handle, result
 
-    def predict(self) -> None:
-        """One predict_chunk, to its result."""
+    def predict(self, name: str = 'predict_chunk') -> None:
+        """One prediction, to its result."""
         from praxis_interfaces.action import PredictChunk
 
         def accepted(future: Any, hand_over: Callable[[Any], None]) -> None:
@@ -260,14 +287,14 @@ class Client:
             )
 
         def send(hand_over: Callable[[Any], None]) -> None:
-            future = self.predict_chunk.send_goal_async(
+            future = self.predictions[name].send_goal_async(
                 PredictChunk.Goal(instruction='reach the cube')
             )
             future.add_done_callback(lambda done: accepted(done, hand_over))
 
-        error = self.on_thread(send, 'predict_chunk')[1]
+        error = self.on_thread(send, name)[1]
         if error:
-            raise RuntimeError(f'predict_chunk: {error}')
+            raise RuntimeError(f'{name}: {error}')
 
     def cancel(self, handle: Any) -> None:
         """Cancel a goal and wait for the answer."""
@@ -279,7 +306,7 @@ class Client:
 
     def wait_until_ready(self) -> None:
         """Wait until a chunk is predicted: the node is active, the model connected."""
-        for action in (self.run_policy, self.predict_chunk):
+        for action in (self.run_policy, *self.predictions.values()):
             if not action.wait_for_server(timeout_sec=TIMEOUT_S):
                 raise RuntimeError('no action server')
         deadline = time.monotonic() + TIMEOUT_S
@@ -372,7 +399,9 @@ class Bench:
 def round_trips(bench: Bench, client: Client, worker: int, http: int, count: int) -> dict:
     """Measure (a), (c) and (d) in turns, so that each sees the same machine.
 
-    ``a_ours`` is (a) with the client that the node uses.
+    Each at the pace of a camera, as a policy asks, and ``tight``, one call after another, which
+    finds the machine awake. ``a_ours`` is (a) with the client that the node uses; ``empty_action``
+    is an action that does nothing, which is what (c) cannot be faster than.
     """
     from openpi_client.websocket_client_policy import WebsocketClientPolicy
     from praxis_models.connection import Connection
@@ -398,22 +427,26 @@ def round_trips(bench: Bench, client: Client, worker: int, http: int, count: int
         if not outcome.ok:
             raise RuntimeError(str(outcome.error))
 
-    phase, wait = random.Random(0), threading.Event()
     calls = {
         'a': lambda: policy.infer(request),
         'a_ours': ask_ours,
-        'c': client.predict,
+        'c': lambda: client.predict('predict_chunk'),
         'd': lambda: _rpc_baseline.call(http, observed),
+        'empty_action': lambda: client.predict('empty_action'),
     }
-    spent: dict[str, list[float]] = {name: [] for name in calls}
+    moment, wait = random.Random(0), threading.Event()
+    paces = {
+        '': lambda: wait.wait(moment.uniform(0.0, 2.0 / HZ)),
+        'tight_': lambda: None,
+    }
+    spent: dict[str, list[float]] = {}
     rounds = 5
     for _ in range(rounds):
-        for name, call in calls.items():
-            spent[name] += timed(
-                call, count // rounds, lambda: wait.wait(phase.uniform(0.0, 1.0 / HZ))
-            )
+        for pace, pause in paces.items():
+            for name, call in calls.items():
+                spent.setdefault(pace + name, []).extend(timed(call, count // rounds, pause))
     ours.close()
-    return {key: value for name in calls for key, value in percentiles(spent[name], name).items()}
+    return {key: value for name in spent for key, value in percentiles(spent[name], name).items()}
 
 
 def closed_loop(client: Client, chunks: int, process: subprocess.Popen) -> dict:
@@ -483,6 +516,7 @@ def measure(count: int, chunks: int, cancelled: int, delay_ms: float) -> dict:
         http = int(bench.role('http'))
         worker, slow = bench.worker('worker', 0.0), bench.worker('slow', delay_ms)
         bench.role('robot')
+        bench.role('empty_action')
         bench.node('praxis_control.arbiter_node', stepping='realtime')
         node = bench.action_model(worker)
         client = Client(bench.contract)
@@ -506,6 +540,7 @@ def measure(count: int, chunks: int, cancelled: int, delay_ms: float) -> dict:
         **figures,
         'b_minus_a_ms_p50': round(figures['b_ms_p50'] - figures['a_ms_p50'], 3),
         'd_over_c_p50': round(figures['d_ms_p50'] / figures['c_ms_p50'], 2),
+        'tight_d_over_c_p50': round(figures['tight_d_ms_p50'] / figures['tight_c_ms_p50'], 2),
         'cancel_inference_ms': delay_ms,
         'command_hz': HZ,
         'images': f'{len(CAMERAS)}x{SIZE}x{SIZE}',
@@ -523,16 +558,18 @@ def say(line: str) -> None:
 def main() -> int:
     """Run one role, or all of them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--count', type=int, default=300, help='round trips of a, c and d each')
+    parser.add_argument(
+        '--count', type=int, default=150, help='round trips of a, c and d each, at either pace'
+    )
     parser.add_argument('--chunks', type=int, default=200, help='inferences of b')
     parser.add_argument('--cancels', type=int, default=100, help='goals to cancel')
     parser.add_argument('--cancel-inference-ms', type=float, default=40.0, help='of the cancels')
-    parser.add_argument('--role', choices=['robot', 'http'], help=argparse.SUPPRESS)
+    parser.add_argument('--role', choices=list(ROLES), help=argparse.SUPPRESS)
     parser.add_argument('--contract', help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.role is not None:
         contract = load_contract(arguments.contract)
-        (run_robot if arguments.role == 'robot' else run_http)(contract)
+        ROLES[arguments.role](contract)
         return 0
     result = measure(
         arguments.count, arguments.chunks, arguments.cancels, arguments.cancel_inference_ms
