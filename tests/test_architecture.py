@@ -50,6 +50,7 @@ CORE_WITHOUT_ROS = (
     'schema',
     'strictyaml',
     'testing',
+    'worker_python',
 )
 NO_NAMES = {'util', 'utils', 'helper', 'helpers', 'base', 'common', 'misc'}
 NO_MODULES = {'pickle', 'cPickle', '_pickle', 'dill', 'cloudpickle', 'marshal', 'shelve', 'joblib'}

@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
@@ -18,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from praxis_core.worker_python import find_python, link_packages, worker_environment
 
 from praxis_sim.platform import (
     ENTRY_POINTS,
@@ -170,15 +169,20 @@ class RemotePlatform:
 
     def _start(self) -> None:
         self._failure = ''
+        try:
+            python = find_python(self._executable)
+        except FileNotFoundError as error:
+            raise PlatformError(f'cannot start {self._executable}: {error}') from None
         here, there = socket.socketpair()
         self._arena = Arena()
         self._channel = Channel(here, self._arena)
         descriptors = (there.fileno(), self._arena.descriptor)
         command = [
-            *(self._executable, '-m', 'praxis_sim.worker', '--platform', self._platform),
+            *(str(python), '-m', 'praxis_sim.worker', '--platform', self._platform),
             *('--socket', str(descriptors[0]), '--arena', str(descriptors[1])),
         ]
         self._packages = tempfile.mkdtemp(prefix='praxis_worker_')
+        link_packages(Path(self._packages), _PACKAGES)
         try:
             with there, self.log.open('ab') as log:
                 self._process = subprocess.Popen(
@@ -189,7 +193,7 @@ class RemotePlatform:
                     pass_fds=descriptors,
                     # A signal to our process group is ours: the worker is still needed to close.
                     start_new_session=True,
-                    env=_environment(self._executable, Path(self._packages)),
+                    env=worker_environment(python, Path(self._packages)),
                 )
         except OSError as error:
             self._stop(grace=0.0)
@@ -282,21 +286,3 @@ def _reference(platform: str) -> str:
         if point.name == platform:
             return point.value
     return platform
-
-
-def _environment(executable: str, directory: Path) -> dict[str, str]:
-    """Return the worker's environment, with our packages, and only ours, on its path."""
-    for name in _PACKAGES:
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.submodule_search_locations:
-            (directory / name).symlink_to(Path(next(iter(spec.submodule_search_locations))))
-    environment = dict(os.environ)
-    same = os.path.realpath(sys.executable) == os.path.realpath(executable)
-    paths = [str(directory)]
-    if same and environment.get('PYTHONPATH'):
-        paths.append(environment['PYTHONPATH'])
-    elif not same:
-        environment.pop('PYTHONHOME', None)
-    environment['PYTHONPATH'] = os.pathsep.join(paths)
-    environment['PYTHONUNBUFFERED'] = '1'
-    return environment

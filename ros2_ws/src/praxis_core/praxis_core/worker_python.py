@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Environment of a worker, whose Python may have nothing to do with ours."""
+"""Environment of a worker process, whose Python may have nothing to do with ours.
+
+Imports no rclpy.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import os
-import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-_PACKAGES = ('praxis_core', 'praxis_models')
 _OURS = ('PYTHONPATH', 'PYTHONHOME', 'VIRTUAL_ENV', '_ROS_WHEELS_BOOTSTRAP_COMPLETE')
-_CUDA = re.compile(r'(cuda:)?(?P<devices>\d+(,\d+)*|(GPU|MIG)-[\w,/-]+)')
 
 
 def find_python(python: str) -> Path:
@@ -44,33 +44,13 @@ def _environment_of(python: Path) -> Path:
     return folder if (folder / 'pyvenv.cfg').is_file() else python.resolve()
 
 
-def link_packages(folder: Path) -> None:
-    """Link our packages, and only ours, into a folder that can go on a foreign PYTHONPATH."""
-    for name in _PACKAGES:
+def link_packages(folder: Path, names: Iterable[str]) -> None:
+    """Link packages of ours, and only those, into a folder that can go on a foreign PYTHONPATH."""
+    for name in names:
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.submodule_search_locations:
             target = Path(next(iter(spec.submodule_search_locations)))
             (folder / name).symlink_to(target.absolute())
-
-
-def visible_devices(device: str) -> dict[str, str]:
-    """Return the variables that show a worker the named device alone, as its first one.
-
-    Args:
-        device: '' or 'cuda': all; 'cpu': none; '1', 'cuda:1', '0,2' or a UUID: these GPUs, by
-            the numbers of nvidia-smi.
-
-    Raises:
-        ValueError: It is none of these.
-    """
-    if device in ('', 'cuda'):
-        return {}
-    if device == 'cpu':
-        return {'CUDA_VISIBLE_DEVICES': '', 'JAX_PLATFORMS': 'cpu'}
-    match = _CUDA.fullmatch(device)
-    if match is None:
-        raise ValueError(f'device: expected cpu, cuda, cuda:N or N,M (got {device!r})')
-    return {'CUDA_VISIBLE_DEVICES': match['devices'], 'CUDA_DEVICE_ORDER': 'PCI_BUS_ID'}
 
 
 def worker_environment(
@@ -78,7 +58,6 @@ def worker_environment(
     packages: Path,
     *,
     root: str = '',
-    device: str = '',
     extra: Mapping[str, str] | None = None,
     inherited: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
@@ -92,12 +71,8 @@ def worker_environment(
         python: Its executable, as `find_python` returns it.
         packages: Folder made by `link_packages`.
         root: First on the module path; '' for none.
-        device: As for `visible_devices`.
         extra: Variables that win over all others.
         inherited: Variables of this process, `os.environ` by default.
-
-    Raises:
-        ValueError: Unknown device.
     """
     environment = dict(os.environ if inherited is None else inherited)
     paths = [os.path.abspath(root)] if root else []
@@ -109,7 +84,6 @@ def worker_environment(
         _enter_environment(environment, python)
     environment['PYTHONPATH'] = os.pathsep.join(paths)
     environment['PYTHONUNBUFFERED'] = '1'
-    environment |= visible_devices(device)
     return environment | dict(extra or {})
 
 
