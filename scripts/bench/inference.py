@@ -408,7 +408,7 @@ def round_trips(bench: Bench, client: Client, worker: int, http: int, count: int
     is an action that does nothing, which is what (c) cannot be faster than.
     """
     from openpi_client.websocket_client_policy import WebsocketClientPolicy
-    from praxis_models.connection import Connection
+    from praxis_models.transport.connection import Connection
 
     data = observation()
     control = bench.contract.interface

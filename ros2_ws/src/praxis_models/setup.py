@@ -23,7 +23,7 @@ setup(
         'console_scripts': [
             'action_model = praxis_models.action_model_node:main',
             'worker = praxis_models.workers.command_line:main',
-            'gateway = praxis_models.gateway:main',
+            'gateway = praxis_models.gateway.server:main',
         ],
     },
 )

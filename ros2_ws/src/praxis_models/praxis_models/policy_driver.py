@@ -19,10 +19,10 @@ from praxis_models.assembly import Assembler, Snapshot
 from praxis_models.inference_statistics import InferenceStatistics
 from praxis_models.model_link import Inferred, ModelLink, Stale, Trouble
 from praxis_models.observation_plan import StaleError
-from praxis_models.outcome import Ticket
 from praxis_models.policy_run import PolicyRun
 from praxis_models.resampling import resample
 from praxis_models.timeline import Chunk, Playback, Step, Timeline
+from praxis_models.transport.outcome import Ticket
 
 RETRY_S = 0.2
 """Pause after a failed request before the next."""

@@ -19,8 +19,8 @@ from praxis_core.testing import GraphProbe, wait_until
 from praxis_interfaces.action import PredictChunk, RunPolicy
 from praxis_interfaces.msg import Command, ControlStatus, StateVector, TaskStatus
 from praxis_interfaces.srv import AcquireLease, ReleaseLease
-from praxis_models import wire
 from praxis_models.action_model_node import ActionModelNode
+from praxis_models.transport import wire
 from rclpy.action import ActionClient
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node

@@ -6,7 +6,7 @@ import time
 
 import pytest
 from praxis_core.testing import wait_until
-from praxis_models.connection import Connection
+from praxis_models.transport.connection import Connection
 
 QUICK = {
     'connect_timeout_s': 0.5,

@@ -12,7 +12,7 @@ import struct
 import threading
 from collections.abc import Callable
 
-from praxis_models import wire
+from praxis_models.transport import wire
 from websockets.frames import Frame, Opcode
 from websockets.http11 import Request
 from websockets.protocol import State

@@ -16,8 +16,8 @@ from praxis_core.model_exchange import (
     reply_of,
     request_of,
 )
-from praxis_models import wire
 from praxis_models.backend import BackendError, Session
+from praxis_models.transport import wire
 from praxis_models.workers import lerobot
 
 TREE = Path(__file__).parent / 'fakes' / 'lerobot_tree'

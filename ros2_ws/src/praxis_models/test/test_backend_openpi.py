@@ -15,8 +15,8 @@ from praxis_core.model_exchange import (
     request_of,
 )
 from praxis_core.model_meta import read_meta
-from praxis_models import wire
 from praxis_models.backend import BackendError, Session
+from praxis_models.transport import wire
 from praxis_models.workers import openpi
 
 TREE = Path(__file__).parent / 'fakes' / 'openpi_tree'

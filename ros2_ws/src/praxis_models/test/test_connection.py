@@ -13,10 +13,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from connection_rig import SLACK_S, Answers, fixture_connect, ready  # noqa: F401
 from hostile_server import META, HostileServer, model, refusing_port
-from praxis_models import wire
-from praxis_models.channel import Channel
-from praxis_models.connection import Connection
-from praxis_models.endpoint import endpoint_of
+from praxis_models.transport import wire
+from praxis_models.transport.channel import Channel
+from praxis_models.transport.connection import Connection
+from praxis_models.transport.endpoint import endpoint_of
 
 OTHER = {**META, 'model': 'second'}
 

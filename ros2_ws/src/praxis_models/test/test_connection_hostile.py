@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from connection_rig import SLACK_S, Answers, fixture_connect, ready  # noqa: F401
 from hostile_server import META, HostileServer, model, refusing_port
-from praxis_models import wire
+from praxis_models.transport import wire
 
 LIBERO = ModelMeta(backend='noop', control=LIBERO_7D, chunk_size=2)
 GOOD = {'actions': np.zeros((2, 7), dtype=np.float32)}

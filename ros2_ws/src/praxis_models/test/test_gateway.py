@@ -20,9 +20,9 @@ from praxis_core.testing import wait_until
 from starlette.testclient import TestClient
 
 sys.path.insert(0, str(Path(__file__).parent))
-from praxis_models import gateway, rpc_codec, rpc_observation
-from praxis_models.connection import Connection
-from praxis_models.gateway_calls import Gateway
+from praxis_models.gateway import codec, observations, server
+from praxis_models.gateway.calls import Gateway
+from praxis_models.transport.connection import Connection
 from praxis_models.workers import settings
 from worker_rig import PRIMARY, Rig, Scripted, request
 
@@ -68,7 +68,7 @@ def same(left, right):
 
 @given(values)
 def test_what_is_written_is_read_back(value):
-    same(rpc_codec.loads(rpc_codec.dumps(value)), value)
+    same(codec.loads(codec.dumps(value)), value)
 
 
 @given(arrays, st.sampled_from(['transposed', 'reversed', 'swapped']))
@@ -79,9 +79,9 @@ def test_array_of_any_layout_is_written_in_order(array, layout):
         given_array = (
             array.T if layout == 'transposed' else array[..., ::-1] if array.ndim else array
         )
-    written = rpc_codec.dumps(given_array)
+    written = codec.dumps(given_array)
     assert json.loads(written)['dtype'] == array.dtype.name
-    read = rpc_codec.loads(written)
+    read = codec.loads(written)
     np.testing.assert_array_equal(read, given_array)
     assert read.flags.writeable
 
@@ -90,15 +90,15 @@ def test_array_of_any_layout_is_written_in_order(array, layout):
 @given(st.sampled_from(DTYPES[:-1]), st.integers(0, 100))
 def test_scalar_keeps_its_type(dtype, number):
     scalar = np.dtype(dtype).type(number)
-    written = json.loads(rpc_codec.dumps(scalar))
+    written = json.loads(codec.dumps(scalar))
     assert written == {'__npscalar__': scalar.item(), 'dtype': dtype}
-    read = rpc_codec.loads(json.dumps(written).encode())
+    read = codec.loads(json.dumps(written).encode())
     assert type(read) is type(scalar)
     assert read == scalar
 
 
 def test_array_has_the_published_form():
-    assert json.loads(rpc_codec.dumps(np.array([[1, 2]], np.uint8))) == {
+    assert json.loads(codec.dumps(np.array([[1, 2]], np.uint8))) == {
         '__ndarray__': base64.b64encode(b'\1\2').decode(), 'dtype': 'uint8', 'shape': [1, 2]
     }  # fmt: skip
 
@@ -106,8 +106,8 @@ def test_array_has_the_published_form():
 @given(st.binary(max_size=80))
 def test_any_bytes_are_read_or_refused(body):
     try:
-        rpc_codec.loads(body)
-    except rpc_codec.CodecError as error:
+        codec.loads(body)
+    except codec.CodecError as error:
         assert '\n' not in str(error)
 
 
@@ -123,9 +123,9 @@ def test_any_bytes_are_read_or_refused(body):
 )  # fmt: skip
 def test_array_that_is_not_what_it_says_is_refused(found):
     whole = {'__ndarray__': base64.b64encode(bytes(8)).decode(), 'dtype': 'f4', 'shape': [2]}
-    assert rpc_codec.loads(json.dumps(whole).encode()).shape == (2,)
-    with pytest.raises(rpc_codec.CodecError):
-        rpc_codec.loads(json.dumps({'x': [{**whole, **found}]}).encode())
+    assert codec.loads(json.dumps(whole).encode()).shape == (2,)
+    with pytest.raises(codec.CodecError):
+        codec.loads(json.dumps({'x': [{**whole, **found}]}).encode())
 
 
 @pytest.mark.parametrize(
@@ -134,21 +134,21 @@ def test_array_that_is_not_what_it_says_is_refused(found):
 )  # fmt: skip
 def test_scalar_that_is_not_what_it_says_is_refused(found):
     whole = {'__npscalar__': 1, 'dtype': 'float32', **found}
-    with pytest.raises(rpc_codec.CodecError):
-        rpc_codec.loads(json.dumps(whole).encode())
+    with pytest.raises(codec.CodecError):
+        codec.loads(json.dumps(whole).encode())
 
 
 @pytest.mark.parametrize(
     'value', [np.array([None]), {1, 2}, object(), np.array(['a']), np.zeros(2, 'c8'), b'bytes']
 )
 def test_what_has_no_form_is_not_written(value):
-    with pytest.raises(rpc_codec.CodecError):
-        rpc_codec.dumps({'x': value})
+    with pytest.raises(codec.CodecError):
+        codec.dumps({'x': value})
 
 
 def test_depth_without_end_is_refused():
-    with pytest.raises(rpc_codec.CodecError):
-        rpc_codec.loads(b'[' * 100_000)
+    with pytest.raises(codec.CodecError):
+        codec.loads(b'[' * 100_000)
 
 
 # --- views and states ---
@@ -173,20 +173,20 @@ def meta(roles, schema, control=LIBERO_7D):
     ],
 )  # fmt: skip
 def test_views_get_the_likeliest_roles_or_those_given(roles, given_roles, views):
-    assert rpc_observation.views_of(meta(roles, {}), **given_roles) == views
+    assert observations.views_of(meta(roles, {}), **given_roles) == views
 
 
 def test_roles_that_do_not_fit_are_refused():
     with pytest.raises(ExchangeError, match=r'expected a or b \(got c\)'):
-        rpc_observation.views_of(meta(('a', 'b'), {}), 'c')
+        observations.views_of(meta(('a', 'b'), {}), 'c')
     with pytest.raises(ExchangeError, match='at most three'):
-        rpc_observation.views_of(meta(('a', 'b', 'c', 'd'), {}))
+        observations.views_of(meta(('a', 'b', 'c', 'd'), {}))
 
 
 def test_liberos_eight_values_become_its_physical_states():
     # A quarter turn about z is the quaternion (0, 0, sqrt 1/2, sqrt 1/2).
     values = np.array([0.1, 0.2, 0.3, 0, 0, np.pi / 2, 0.04, -0.04], np.float32)
-    state = rpc_observation.named_state(meta((), rpc_observation.LIBERO_STATE), values)
+    state = observations.named_state(meta((), observations.LIBERO_STATE), values)
     np.testing.assert_allclose(state['eef_position'], [0.1, 0.2, 0.3], rtol=1e-6)
     np.testing.assert_allclose(state['eef_quaternion_xyzw'], [0, 0, 0.5**0.5, 0.5**0.5], atol=1e-6)
     np.testing.assert_allclose(state['gripper_qpos'], [0.04, -0.04], rtol=1e-6)
@@ -194,11 +194,11 @@ def test_liberos_eight_values_become_its_physical_states():
 
 def test_states_that_do_not_hold_what_the_model_wants_are_refused():
     with pytest.raises(ExchangeError, match=r'joint_targets\[14\].*got 14 values'):
-        rpc_observation.named_state(
+        observations.named_state(
             meta((), {'joint_targets': 14}, ROBOTWIN_QPOS14), np.zeros(14, np.float32)
         )
     with pytest.raises(ExchangeError, match=r'state\[3\].*got 8 values'):
-        rpc_observation.named_state(meta((), {'state': 3}), np.zeros(8, np.float32))
+        observations.named_state(meta((), {'state': 3}), np.zeros(8, np.float32))
 
 
 # --- calls ---
@@ -226,7 +226,7 @@ class Web:
         self.connection = Connection(f'127.0.0.1:{self.rig.server.port}')
         self.connection.start()
         assert self.connection.wait(20).phase == 'ready'
-        app = gateway.make_app(Gateway(self.connection), **self.options)
+        app = server.make_app(Gateway(self.connection), **self.options)
         self.http = TestClient(app)
         return self
 
@@ -238,13 +238,13 @@ class Web:
         headers = {'content-type': 'application/json', **(headers or {})}
         response = self.http.post('/call', content=content, headers=headers)
         assert response.status_code == 200
-        return rpc_codec.loads(response.content)
+        return codec.loads(response.content)
 
     def call(self, method, *args, headers=None, session_id=None, **kwargs):
         body = {'method': method, 'args': list(args), 'kwargs': kwargs}
         if session_id is not None:
             body['session_id'] = session_id
-        return self.post(rpc_codec.dumps(body), headers)
+        return self.post(codec.dumps(body), headers)
 
     def result(self, *args, **kwargs):
         answer = self.call(*args, **kwargs)
@@ -338,7 +338,7 @@ def test_older_clients_send_png_and_get_lists(web):
     )  # fmt: skip
     assert (result['shape'], result['dtype']) == ([1, 2, 7], 'float32')
     assert result['actions'][0][0][0] == 2.0
-    decoded = rpc_observation.batch_of_one('pick', {'main': block}, [[1.0]])
+    decoded = observations.batch_of_one('pick', {'main': block}, [[1.0]])
     np.testing.assert_array_equal(decoded['main_images'], PRIMARY[None])
 
 
@@ -443,7 +443,7 @@ def test_bad_body_is_answered_in_the_envelope(web, content, text):
 
 
 def test_pages_in_a_browser_are_turned_away(web):
-    body = rpc_codec.dumps({'method': 'healthz'})
+    body = codec.dumps({'method': 'healthz'})
     assert 'browser' in web.post(body, {'Origin': 'http://evil.example'})['error']
     assert 'application/json' in web.post(body, {'content-type': 'text/plain'})['error']
     assert web.post(body) == {'ok': True, 'result': {'status': 'ok'}}
@@ -512,11 +512,11 @@ def test_health_by_get(web):
 
 def post(port, body):
     asked = urllib.request.Request(
-        f'http://127.0.0.1:{port}/call', rpc_codec.dumps(body),
+        f'http://127.0.0.1:{port}/call', codec.dumps(body),
         {'Content-Type': 'application/json'},
     )  # fmt: skip
     with urllib.request.urlopen(asked, timeout=20) as response:
-        return rpc_codec.loads(response.read())
+        return codec.loads(response.read())
 
 
 def test_process_serves_a_worker_and_ends_with_0(spawn, tmp_path):
@@ -546,9 +546,9 @@ def test_process_serves_a_worker_and_ends_with_0(spawn, tmp_path):
     ],
 )
 def test_bad_command_line_ends_with_2_and_one_line(capsys, monkeypatch, words, text):
-    monkeypatch.delenv(gateway.TOKEN_VARIABLE, raising=False)
+    monkeypatch.delenv(server.TOKEN_VARIABLE, raising=False)
     monkeypatch.delenv(settings.TOKEN_VARIABLE, raising=False)
-    assert gateway.main(words) == 2
+    assert server.main(words) == 2
     error = capsys.readouterr().err
     assert text in error
     assert error.count('\n') == 1

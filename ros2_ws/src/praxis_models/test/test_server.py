@@ -15,8 +15,8 @@ from praxis_core.model_meta import read_meta
 from praxis_core.testing import wait_until
 
 sys.path.insert(0, str(Path(__file__).parent))
-from praxis_models import wire
 from praxis_models.backend import BackendError
+from praxis_models.transport import wire
 from praxis_models.workers.process import REPEAT_S
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from worker_rig import PRIMARY, Client, Rig, Scripted, get, request

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from openpi_client import msgpack_numpy as openpi
-from praxis_models import wire
+from praxis_models.transport import wire
 
 DTYPES = st.one_of(
     hnp.boolean_dtypes(),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from praxis_core.model_exchange import PhysicalObservation, check_reply, request_of
 from praxis_core.model_meta import read_meta
-from praxis_models import wire
+from praxis_models.transport import wire
 from praxis_models.workers import registry
 from websockets.sync.client import connect
 

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
-from praxis_models.zmtp import RequestSocket, ZmtpError, address
+from praxis_models.transport.zmtp import RequestSocket, ZmtpError, address
 
 sys.path.insert(0, str(Path(__file__).parent))
 from fakes.zmtp_server import GREETING, ReplyServer

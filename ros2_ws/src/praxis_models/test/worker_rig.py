@@ -12,8 +12,8 @@ from praxis_core.model_exchange import Prediction
 from praxis_core.model_meta import ModelMeta
 from praxis_core.native_control import LIBERO_7D
 from praxis_core.testing import wait_until
-from praxis_models import wire
 from praxis_models.backend import Backend
+from praxis_models.transport import wire
 from praxis_models.workers.inference import Inference
 from praxis_models.workers.server import ModelServer
 from praxis_models.workers.settings import ServerOptions

@@ -6,7 +6,7 @@ from __future__ import annotations
 import http.client
 from typing import NamedTuple
 
-from praxis_models.endpoint import Endpoint
+from praxis_models.transport.endpoint import Endpoint
 
 PATH = '/healthz'
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from praxis_models.endpoint import endpoint_of
 from praxis_models.supervision import health
 from praxis_models.supervision.specification import Times
 from praxis_models.supervision.worker import Event, Worker
+from praxis_models.transport.endpoint import endpoint_of
 
 
 class JoinedWorker(Worker):

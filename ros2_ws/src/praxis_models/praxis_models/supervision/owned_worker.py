@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from praxis_models.endpoint import Endpoint, endpoint_of
 from praxis_models.supervision import health
 from praxis_models.supervision.environment import (
     find_python,
@@ -22,6 +21,7 @@ from praxis_models.supervision.guard import REST_S
 from praxis_models.supervision.process import WorkerProcess
 from praxis_models.supervision.specification import Times, WorkerSpec
 from praxis_models.supervision.worker import Event, Worker, WorkerError
+from praxis_models.transport.endpoint import Endpoint, endpoint_of
 
 HOST = '127.0.0.1'
 KILL_S = 5.0

@@ -20,10 +20,10 @@ from praxis_core.model_exchange import PhysicalObservation, Prediction
 from praxis_core.model_meta import ModelMeta
 from pydantic import Field
 
-from praxis_models import wire
 from praxis_models.adapters import cosmos3 as adapter
 from praxis_models.backend import Backend, BackendError, BackendOptions, Session
 from praxis_models.normalisation import Statistics, StatisticsError, load_statistics
+from praxis_models.transport import wire
 
 ROUTE = '/v1/actions/generations'
 METADATA_ROUTE = '/v1/actions/metadata'

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from praxis_models.backend import BackendError
-from praxis_models.connection import Connection
+from praxis_models.transport.connection import Connection
 
 
 class NativeServer:

@@ -18,9 +18,9 @@ from praxis_core.model_exchange import PhysicalObservation, Prediction
 from praxis_core.model_meta import ModelMeta
 from pydantic import Field
 
-from praxis_models import zmtp
 from praxis_models.adapters import rldx as adapter
 from praxis_models.backend import Backend, BackendError, BackendOptions, Session
+from praxis_models.transport import zmtp
 from praxis_models.workers.foreign import bring
 
 PACKAGE = 'RLDX-1 (github.com/RLWRLD/RLDX-1)'

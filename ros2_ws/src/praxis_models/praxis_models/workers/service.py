@@ -14,8 +14,8 @@ from praxis_core.exchange_error import ExchangeError, described
 from praxis_core.model_exchange import PhysicalObservation, check_reply, check_request, reply_of
 from praxis_core.schema import unknown
 
-from praxis_models import wire
 from praxis_models.backend import Backend, BackendError, Session
+from praxis_models.transport import wire
 from praxis_models.workers.inference import Inference, OverloadError, SkippedError
 from praxis_models.workers.sessions import Sessions
 

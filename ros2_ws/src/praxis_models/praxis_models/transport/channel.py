@@ -22,7 +22,7 @@ from websockets.http11 import Response
 from websockets.protocol import State
 from websockets.uri import parse_uri
 
-from praxis_models.endpoint import Endpoint
+from praxis_models.transport.endpoint import Endpoint
 
 LEAST_READ, LARGEST_READ = 4 * 1024, 256 * 1024
 """Bytes of one read: more while they hold large frames, fewer under a flood of small ones."""

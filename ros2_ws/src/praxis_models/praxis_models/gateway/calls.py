@@ -12,8 +12,8 @@ from praxis_core.model_exchange import check_reply, check_request, request_of
 from praxis_core.model_meta import ModelMeta, read_meta
 from praxis_core.schema import unknown
 
-from praxis_models import rpc_observation
-from praxis_models.connection import Connection
+from praxis_models.gateway import observations
+from praxis_models.transport.connection import Connection
 
 
 class CallError(ValueError):
@@ -107,12 +107,12 @@ class Gateway:
     def vla_predict(
         self, observation: Any, options: Any = None, *, session_id: str = ''
     ) -> np.ndarray:
-        """Actions float32[B, H, A] of a batch of observations, see `rpc_observation`."""
+        """Actions float32[B, H, A] of a batch of observations, see `observations`."""
         if options is not None and options != {'mode': 'eval'}:
             raise ExchangeError('options', "{'mode': 'eval'} or null", described(options))
         meta = self._meta()
-        views = rpc_observation.views_of(meta, *self._views)
-        batch = rpc_observation.observations_of(meta, views, observation)
+        views = observations.views_of(meta, *self._views)
+        batch = observations.observations_of(meta, views, observation)
         if len(batch) > self._max_batch:
             raise ExchangeError('batch', f'at most {self._max_batch}', str(len(batch)))
         if meta.uses_sessions and len(batch) > 1:
@@ -134,7 +134,7 @@ class Gateway:
         session_id: str = '',
     ) -> dict[str, Any]:
         """`vla_predict` as older clients call it, with PNG images and lists."""
-        batch = rpc_observation.batch_of_one(instruction, images, state)
+        batch = observations.batch_of_one(instruction, images, state)
         actions = self.vla_predict(batch, {'mode': mode}, session_id=session_id)
         return {
             'actions': actions.tolist(), 'shape': list(actions.shape), 'dtype': 'float32'
@@ -143,7 +143,7 @@ class Gateway:
     def wam_predict(self, request: Any, *, session_id: str = '') -> dict[str, Any]:
         """Actions and what else the model predicts from a physical observation."""
         meta = self._meta()
-        return self._predict(meta, rpc_observation.physical_request(meta, request), session_id)
+        return self._predict(meta, observations.physical_request(meta, request), session_id)
 
     def register(self, *, session_id: str = '') -> dict[str, Any]:
         """Begin a session."""

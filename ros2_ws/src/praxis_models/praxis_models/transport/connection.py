@@ -16,11 +16,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
-from praxis_models import wire
-from praxis_models.channel import Channel, Lost, Message, Waker, one_line
-from praxis_models.conversation import Conversation, Limits, Replaced
-from praxis_models.endpoint import endpoint_of
-from praxis_models.outcome import Kind, Outcome, Request, Ticket, Timing
+from praxis_models.transport import wire
+from praxis_models.transport.channel import Channel, Lost, Message, Waker, one_line
+from praxis_models.transport.conversation import Conversation, Limits, Replaced
+from praxis_models.transport.endpoint import endpoint_of
+from praxis_models.transport.outcome import Kind, Outcome, Request, Ticket, Timing
 
 __all__ = ['Connection', 'Kind', 'Outcome', 'Phase', 'Status', 'Ticket', 'Timing']
 

@@ -23,9 +23,9 @@ from praxis_core.exchange_error import ExchangeError
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from praxis_models import rpc_codec
-from praxis_models.connection import Connection
-from praxis_models.gateway_calls import CallError, Gateway
+from praxis_models.gateway import codec
+from praxis_models.gateway.calls import CallError, Gateway
+from praxis_models.transport.connection import Connection
 from praxis_models.workers import options, settings
 from praxis_models.workers.process import listen, watch_stdin, write_atomically
 from praxis_models.workers.service import one_line
@@ -87,11 +87,11 @@ def make_app(gateway: Gateway, *, token: str, open_calls: bool, max_bytes: int) 
         body = await _body(request, max_bytes)
 
         def carry_out() -> Any:
-            call = rpc_codec.loads(body)
+            call = codec.loads(body)
             is_health = isinstance(call, dict) and call.get('method') == 'healthz'
             if not (trusted or open_calls or is_health):
                 raise CallError('expected the header Authorization: Bearer TOKEN')
-            return rpc_codec.dumps({'ok': True, 'result': gateway.call(call, trusted)})
+            return codec.dumps({'ok': True, 'result': gateway.call(call, trusted)})
 
         return await run_in_threadpool(carry_out)
 
@@ -99,11 +99,11 @@ def make_app(gateway: Gateway, *, token: str, open_calls: bool, max_bytes: int) 
     async def call(request: Request) -> Response:
         try:
             content = await answer(request)
-        except (CallError, ExchangeError, rpc_codec.CodecError) as error:
-            content = rpc_codec.dumps({'ok': False, 'error': one_line(str(error))})
+        except (CallError, ExchangeError, codec.CodecError) as error:
+            content = codec.dumps({'ok': False, 'error': one_line(str(error))})
         except Exception as error:
             logger.exception('a call failed')
-            content = rpc_codec.dumps(
+            content = codec.dumps(
                 {'ok': False, 'error': f'the gateway failed: {type(error).__name__}'}
             )
         return Response(content, media_type='application/json')
@@ -222,7 +222,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (options.OptionError, settings.SettingsError, ValueError) as error:
         print(f'{PROGRAM}: {error}', file=sys.stderr)
         return REFUSED
-
-
-if __name__ == '__main__':
-    sys.exit(main())

@@ -15,9 +15,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from praxis_models import wire
-from praxis_models.channel import Channel, Lost, Message, one_line
-from praxis_models.outcome import Ticket
+from praxis_models.transport import wire
+from praxis_models.transport.channel import Channel, Lost, Message, one_line
+from praxis_models.transport.outcome import Ticket
 
 REFUSAL_PAUSE_S = 0.05
 """OpenPI's server closes after it refused; no request is sent into that closing socket."""
