@@ -222,12 +222,21 @@ def test_options_that_cannot_be_are_refused(policy, options, what):
         rldx.load(rldx.Options(**options))
 
 
-def test_a_token_is_sent_and_a_wrong_one_refused_at_once():
+def test_a_token_is_sent_and_a_wrong_one_refused_at_once(tmp_path):
     policy = SimPolicy()
     server = ReplyServer(rldx_project.answer(policy, token='secret'))
-    rldx.load(rldx.Options(endpoint=server.endpoint, api_token='secret')).close()
+    for name in ('secret', 'wrong'):
+        (tmp_path / name).write_text(f'{name}\n')
+
+    def load(name):
+        options = rldx.Options(endpoint=server.endpoint, api_token_file=str(tmp_path / name))
+        return rldx.load(options)
+
+    load('secret').close()
     with pytest.raises(BackendError, match='refuses ping: Unauthorized'):
-        rldx.load(rldx.Options(endpoint=server.endpoint, api_token='wrong'))
+        load('wrong')
+    with pytest.raises(BackendError, match=r'api_token_file: cannot be read: .*missing'):
+        load('missing')
     server.close()
 
 

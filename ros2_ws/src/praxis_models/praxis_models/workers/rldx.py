@@ -12,6 +12,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 from praxis_core.model_exchange import PhysicalObservation, Prediction
@@ -37,7 +38,9 @@ class Options(BackendOptions):
     endpoint: str = Field(
         '', description="tcp://HOST:PORT of the project's own server; or give checkpoint"
     )
-    api_token: str = Field('', description="token of the project's own server")
+    api_token_file: str = Field(
+        '', description="file with the token of the project's own server; none: no token"
+    )
     embodiment_tag: str = Field('GENERAL_EMBODIMENT', description='action head of the checkpoint')
     memory: bool = Field(True, description='use the memory of a checkpoint that has one')
     flow_steps: Annotated[int, Field(ge=1)] | None = Field(
@@ -214,10 +217,20 @@ def load(options: Options) -> RldxBackend:
             host, port = zmtp.address(options.endpoint)
         except ValueError as error:
             raise BackendError(f'endpoint: {error}') from error
-        server = NativeServer(host, port, options.timeout_s, options.api_token)
+        token = _token(options.api_token_file)
+        server = NativeServer(host, port, options.timeout_s, token)
         server.wait(options.ready_timeout_s)
         return RldxBackend(options, server, server.name)
     return RldxBackend(options, _policy(options), options.checkpoint)
+
+
+def _token(file: str) -> str:
+    if not file:
+        return ''
+    try:
+        return Path(file).expanduser().read_text(encoding='utf-8').strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BackendError(f'api_token_file: cannot be read: {error}') from None
 
 
 def _policy(options: Options) -> Any:
