@@ -11,12 +11,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from praxis_core.worker_python import find_python, link_packages, worker_environment
+
 from praxis_models.supervision import health
-from praxis_models.supervision.environment import (
-    find_python,
-    link_packages,
-    worker_environment,
-)
+from praxis_models.supervision.devices import visible_devices
 from praxis_models.supervision.guard import REST_S
 from praxis_models.supervision.process import WorkerProcess
 from praxis_models.supervision.specification import Times, WorkerSpec
@@ -24,6 +22,7 @@ from praxis_models.supervision.worker import Event, Worker, WorkerError
 from praxis_models.transport.endpoint import Endpoint, endpoint_of
 
 HOST = '127.0.0.1'
+PACKAGES = ('praxis_core', 'praxis_models')
 KILL_S = 5.0
 """Seconds that the end of a killed process may take."""
 
@@ -134,7 +133,7 @@ class OwnedWorker(Worker):
             raise ValueError(f'root: expected a folder (got {spec.root!r})')
         packages = folder / 'packages'
         packages.mkdir()
-        link_packages(packages)
+        link_packages(packages, PACKAGES)
         command = [str(python), '-m', spec.module, spec.backend, *spec.arguments]
         # A restarted worker is looked for where it was; if it cannot listen there, anywhere.
         command += ['--host', HOST, '--port', str(self._port), '--port-file', str(port_file)]
@@ -143,7 +142,10 @@ class OwnedWorker(Worker):
         process = WorkerProcess(
             command,
             environment=worker_environment(
-                python, packages, root=root, device=spec.device, extra=spec.environment
+                python,
+                packages,
+                root=root,
+                extra={**visible_devices(spec.device), **spec.environment},
             ),
             directory=root,
             folder=folder,
