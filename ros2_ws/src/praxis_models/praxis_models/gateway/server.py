@@ -26,9 +26,9 @@ from starlette.concurrency import run_in_threadpool
 from praxis_models.gateway import codec
 from praxis_models.gateway.calls import CallError, Gateway
 from praxis_models.transport.connection import Connection
+from praxis_models.wording import one_line
 from praxis_models.workers import options, settings
 from praxis_models.workers.process import listen, watch_stdin, write_atomically
-from praxis_models.workers.service import one_line
 
 logger = logging.getLogger('praxis_models.gateway')
 
@@ -100,7 +100,7 @@ def make_app(gateway: Gateway, *, token: str, open_calls: bool, max_bytes: int) 
         try:
             content = await answer(request)
         except (CallError, ExchangeError, codec.CodecError) as error:
-            content = codec.dumps({'ok': False, 'error': one_line(str(error))})
+            content = codec.dumps({'ok': False, 'error': one_line(error)})
         except Exception as error:
             logger.exception('a call failed')
             content = codec.dumps(

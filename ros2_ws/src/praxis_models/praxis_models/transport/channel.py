@@ -58,7 +58,7 @@ class Lost(Exception):  # noqa: N818 - an event of a connection's life
         self.garbled = garbled
 
 
-def one_line(text: str, limit: int = 300) -> str:
+def telling_line(text: str, limit: int = 300) -> str:
     """First line of a server's text that says something; the last one of a traceback."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
@@ -271,13 +271,13 @@ class Channel:
             self.stage = ''
         elif isinstance(failure, InvalidStatus):
             found = failure.response
-            said = one_line(bytes(found.body or b'').decode('utf-8', 'replace'))
+            said = telling_line(bytes(found.body or b'').decode('utf-8', 'replace'))
             reason = f'HTTP {found.status_code} {found.reason_phrase}'.strip()
             self._lost = Lost(f'{reason}: {said}' if said else reason, refused=True)
         elif isinstance(failure.__cause__, EOFError):
             self._lost = Lost('the server closed the connection during the handshake')
         else:
-            self._lost = Lost(f'no WebSocket there: {one_line(str(failure))}', refused=True)
+            self._lost = Lost(f'no WebSocket there: {telling_line(str(failure))}', refused=True)
 
     # --- bytes in and out ---
 
@@ -357,7 +357,7 @@ class Channel:
             self._finish_handshake(None)
         elif protocol.close_rcvd is not None:
             close = protocol.close_rcvd
-            said = one_line(close.reason)
+            said = telling_line(close.reason)
             self._lost = Lost(
                 f'the server closed the connection: {int(close.code)}{" " if said else ""}{said}'
             )

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from praxis_models.transport import wire
-from praxis_models.transport.channel import Channel, Lost, Message, Waker, one_line
+from praxis_models.transport.channel import Channel, Lost, Message, Waker, telling_line
 from praxis_models.transport.conversation import Conversation, Limits, Replaced
 from praxis_models.transport.endpoint import endpoint_of
 from praxis_models.transport.outcome import Kind, Outcome, Request, Ticket, Timing
@@ -351,7 +351,7 @@ def _metadata_of(messages: list[Message]) -> dict[str, Any]:
     """
     first = messages[0]
     if isinstance(first, str):
-        raise Lost(f'the server refused: {one_line(first) or "no reason given"}', refused=True)
+        raise Lost(f'the server refused: {telling_line(first) or "no reason given"}', refused=True)
     try:
         metadata = wire.unpack(first)
     except wire.WireError as error:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from praxis_models.transport import wire
-from praxis_models.transport.channel import Channel, Lost, Message, one_line
+from praxis_models.transport.channel import Channel, Lost, Message, telling_line
 from praxis_models.transport.outcome import Ticket
 
 REFUSAL_PAUSE_S = 0.05
@@ -177,7 +177,7 @@ class Conversation:
         """Give a message to the request that it answers."""
         flight, self._flight = self._flight, None
         if flight is None:
-            said = f': {one_line(message)}' if isinstance(message, str) else ''
+            said = f': {telling_line(message)}' if isinstance(message, str) else ''
             raise Lost(f'the server sent a message out of turn{said}')
         self.present = None
         self.useful = True
@@ -185,7 +185,7 @@ class Conversation:
         ticket = flight.ticket
         if isinstance(message, str):
             self._pause_until = time.monotonic() + REFUSAL_PAUSE_S
-            ticket.end('refused', one_line(message) or 'the server gave no reason')
+            ticket.end('refused', telling_line(message) or 'the server gave no reason')
             return
         self._warm = self._warm or flight.inference
         if ticket.outcome is not None:

@@ -19,6 +19,7 @@ from pydantic import Field
 
 from praxis_models.adapters import apxinf as adapter
 from praxis_models.backend import Backend, BackendError, BackendOptions, Session
+from praxis_models.wording import quoted
 from praxis_models.workers.execution import execute_steps
 from praxis_models.workers.foreign import bring
 from praxis_models.workers.native_server import NativeServer
@@ -111,7 +112,7 @@ class ApxInfBackend(Backend):
                 self._preset, actions, observation, steps=self._steps, relative=self._relative
             )
         except (KeyError, ValueError, FloatingPointError) as error:
-            raise BackendError(f'APXInf: {" ".join(str(error).split())}') from error
+            raise BackendError(f'APXInf: {quoted(error)}') from error
         return Prediction(chunk)
 
     def close(self) -> None:
@@ -204,8 +205,7 @@ def _local(options: Options, preset: adapter.Preset, keys: tuple[str, ...]) -> A
             ) from error
         raise
     except (OSError, KeyError, ValueError, RuntimeError) as error:
-        text = ' '.join(str(error).split())[:400]
-        raise BackendError(f'checkpoint {options.checkpoint!r}: {text}') from error
+        raise BackendError(f'checkpoint {options.checkpoint!r}: {quoted(error)}') from error
 
 
 def _flow_steps(checkpoint: str) -> int | None:

@@ -24,6 +24,7 @@ from praxis_models.adapters import cosmos3 as adapter
 from praxis_models.backend import Backend, BackendError, BackendOptions, Session
 from praxis_models.normalisation import Statistics, StatisticsError, load_statistics
 from praxis_models.transport import wire
+from praxis_models.wording import quoted
 
 ROUTE = '/v1/actions/generations'
 METADATA_ROUTE = '/v1/actions/metadata'
@@ -209,9 +210,9 @@ class Cosmos3Backend(Backend):
         except TimeoutError as error:
             raise BackendError(f'{self._server.name} does not answer in time') from error
         except (OSError, http.client.HTTPException) as error:
-            raise BackendError(f'{self._server.name} is lost: {_line(error)}') from error
+            raise BackendError(f'{self._server.name} is lost: {quoted(error)}') from error
         except (ServerError, ValueError) as error:
-            raise BackendError(_line(error)) from error
+            raise BackendError(quoted(error)) from error
         return Prediction(actions, metadata={'request_id': str(reply.get('id', ''))})
 
     def close(self) -> None:
@@ -262,11 +263,11 @@ def _awaited(server: ActionServer, timeout_s: float) -> dict[str, Any]:
             if error.status == 404:
                 logger.warning('%s has no %s: not checked', server.name, METADATA_ROUTE)
                 return {}
-            reason = _line(error)
+            reason = quoted(error)
             if error.status < 500:
                 raise BackendError(reason) from error
         except (OSError, http.client.HTTPException) as error:
-            reason = f'{server.name} cannot be reached: {_line(error)}'
+            reason = f'{server.name} cannot be reached: {quoted(error)}'
         if time.monotonic() >= end:
             raise BackendError(reason)
         time.sleep(_PAUSE_S)
@@ -292,8 +293,4 @@ def _reason(data: bytes) -> str:
         text = found.get('detail') or found.get('error') or found
     except (ValueError, AttributeError):
         text = data[:400].decode('utf-8', 'replace')
-    return ' '.join(str(text).split())[:400] or 'nothing'
-
-
-def _line(error: BaseException) -> str:
-    return ' '.join(str(error).split()) or type(error).__name__
+    return quoted(text) or 'nothing'

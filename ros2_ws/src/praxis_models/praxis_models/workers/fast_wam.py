@@ -25,6 +25,7 @@ from praxis_models.backend import Backend, BackendError, BackendOptions, Session
 from praxis_models.embeddings import Embeddings, EmbeddingsError
 from praxis_models.embeddings import read as read_embeddings
 from praxis_models.normalisation import StatisticsError
+from praxis_models.wording import quoted
 from praxis_models.workers.foreign import bring
 
 PACKAGE = 'FastWAM (github.com/yuantianyuan01/FastWAM)'
@@ -232,8 +233,7 @@ def _composed(options: Options, folder: Path) -> Any:
             return hydra.compose(config_name=f'sim_{options.preset}', overrides=overrides)
         except Exception as error:  # hydra has no common class of its errors
             logger.exception('the configuration cannot be composed')
-            text = ' '.join(str(error).split())[:400]
-            raise BackendError(f'config: {text}') from error
+            raise BackendError(f'config: {quoted(error)}') from error
 
 
 def _check(options: Options, settings: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ import sys
 from types import ModuleType
 
 from praxis_models.backend import BackendError
+from praxis_models.wording import quoted
 
 
 def bring(module: str, package: str) -> ModuleType:
@@ -24,16 +25,13 @@ def bring(module: str, package: str) -> ModuleType:
         return importlib.import_module(module)
     except ImportError as error:
         absent = getattr(error, 'name', None) == module.partition('.')[0]
-        reason = '' if absent else f': {_line(error)}'
+        reason = '' if absent else f': {type(error).__name__}: {quoted(error)}'
         # where it is not installed at all, the traceback says nothing more
         raise BackendError(
             f'{module} cannot be imported by {sys.executable}{reason}; install {package} in an '
             f'environment of its own and name its Python with `python`'
         ) from (None if absent else error)
     except Exception as error:
-        raise BackendError(f'{module} fails at its import: {_line(error)}') from error
-
-
-def _line(error: BaseException) -> str:
-    text = ' '.join(str(error).split())
-    return f'{type(error).__name__}: {text}'[:300]
+        raise BackendError(
+            f'{module} fails at its import: {type(error).__name__}: {quoted(error)}'
+        ) from error

@@ -28,6 +28,7 @@ from pydantic import Field
 from praxis_models.adapters import lerobot as adapter
 from praxis_models.backend import Backend, BackendError, BackendOptions, Session
 from praxis_models.normalisation import StatisticsError, load_statistics
+from praxis_models.wording import quoted
 from praxis_models.workers.execution import execute_steps
 from praxis_models.workers.foreign import bring
 
@@ -131,8 +132,7 @@ class LeRobotBackend(Backend):
                 rows = self._chunk(self._preprocess(batch))
             return Prediction(adapter.decode(self._features, rows, libero=self._libero))
         except (KeyError, ValueError) as error:
-            text = ' '.join(str(error).split())[:400]
-            raise BackendError(f'LeRobot: {type(error).__name__}: {text}') from error
+            raise BackendError(f'LeRobot: {type(error).__name__}: {quoted(error)}') from error
 
     def reset(self, session: Session) -> None:
         """See `Backend.reset`."""
@@ -182,8 +182,7 @@ def load(options: Options) -> LeRobotBackend:
             config, pretrained_path=options.checkpoint, **_overrides(options, config.device)
         )
     except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
-        text = ' '.join(str(error).split())[:400]
-        raise BackendError(f'{where}: {type(error).__name__}: {text}') from error
+        raise BackendError(f'{where}: {type(error).__name__}: {quoted(error)}') from error
     try:
         features = adapter.read_features(
             _plain(config.input_features), _plain(config.output_features), _renamed(processors[0])

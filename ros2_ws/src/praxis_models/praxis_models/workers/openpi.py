@@ -22,6 +22,7 @@ from pydantic import Field
 from praxis_models.adapters import openpi as adapter
 from praxis_models.backend import Backend, BackendError, BackendOptions, Session
 from praxis_models.normalisation import StatisticsError, load_statistics
+from praxis_models.wording import quoted
 from praxis_models.workers import openpi_dummy
 from praxis_models.workers.execution import execute_steps
 from praxis_models.workers.foreign import bring
@@ -189,8 +190,7 @@ def _policy(options: Options, config: Any, checkpoint: str, sample: Mapping[str,
         )
     except (FileNotFoundError, ValueError) as error:
         logger.exception('openpi refuses the checkpoint')
-        text = ' '.join(str(error).split())[:400]
-        raise BackendError(f'checkpoint {options.checkpoint!r}: {text}') from error
+        raise BackendError(f'checkpoint {options.checkpoint!r}: {quoted(error)}') from error
 
 
 def _statistics(path: str) -> Any:

@@ -22,6 +22,7 @@ from pydantic import Field
 from praxis_models.adapters import rldx as adapter
 from praxis_models.backend import Backend, BackendError, BackendOptions, Session
 from praxis_models.transport import zmtp
+from praxis_models.wording import quoted
 from praxis_models.workers.foreign import bring
 
 PACKAGE = 'RLDX-1 (github.com/RLWRLD/RLDX-1)'
@@ -130,9 +131,9 @@ class NativeServer:
         except TimeoutError as error:
             raise BackendError(f'{self.name} does not answer in time') from error
         except (OSError, ValueError) as error:
-            raise BackendError(f'{self.name}: {_line(error)}') from error
+            raise BackendError(f'{self.name}: {quoted(error)}') from error
         if isinstance(reply, dict) and 'error' in reply:
-            raise RefusedError(f'{self.name} refuses {endpoint}: {_line(reply["error"])}')
+            raise RefusedError(f'{self.name} refuses {endpoint}: {quoted(reply["error"])}')
         return reply
 
 
@@ -184,7 +185,7 @@ class RldxBackend(Backend):
             # what the policy remembers of a failed call is not known
             memory.clear()
             if isinstance(error, (AssertionError, ValueError)):
-                raise BackendError(f'rldx: {_line(error)}') from error
+                raise BackendError(f'rldx: {quoted(error)}') from error
             raise
         return Prediction(chunk, metadata={'memory_reset': fresh})
 
@@ -290,7 +291,3 @@ def _of(modality: Any, name: str, attribute: str) -> list[Any]:
     if attribute == 'delta_indices':
         return [int(index) for index in found]
     return [str(key) for key in found]
-
-
-def _line(error: Any) -> str:
-    return ' '.join(str(error).split())[:400] or type(error).__name__

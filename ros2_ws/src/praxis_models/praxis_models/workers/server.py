@@ -28,6 +28,7 @@ from websockets.protocol import State
 
 from praxis_models.backend import Backend, BackendError
 from praxis_models.latency import keep_heap
+from praxis_models.wording import one_line
 from praxis_models.workers.inference import Inference
 from praxis_models.workers.process import (
     listen,
@@ -35,7 +36,7 @@ from praxis_models.workers.process import (
     watch_stdin,
     write_atomically,
 )
-from praxis_models.workers.service import Client, ModelService, one_line
+from praxis_models.workers.service import Client, ModelService
 from praxis_models.workers.sessions import Sessions
 from praxis_models.workers.settings import ServerOptions
 
@@ -134,7 +135,7 @@ class ModelServer:
         except BackendError as error:
             if error.__cause__ is not None:
                 traceback.print_exc()
-            self.reason = one_line(str(error))
+            self.reason = one_line(error)
             return
         except Exception as error:
             traceback.print_exc()

@@ -16,6 +16,7 @@ from praxis_core.schema import unknown
 
 from praxis_models.backend import Backend, BackendError, Session
 from praxis_models.transport import wire
+from praxis_models.wording import one_line
 from praxis_models.workers.inference import Inference, OverloadError, SkippedError
 from praxis_models.workers.sessions import Sessions
 
@@ -25,8 +26,6 @@ METHODS = ('reset', 'session.register', 'session.close')
 
 LARGE_FRAME = 4 * 1024 * 1024
 """Bytes above which a frame is read off the event loop."""
-
-_TEXT_LIMIT = 2000
 
 
 @dataclass
@@ -87,7 +86,7 @@ class ModelService:
                 return wire.pack(await self._control(client, request))
             return await self._infer(client, request, arrived)
         except (ExchangeError, wire.WireError, BackendError, OverloadError, SkippedError) as error:
-            refusal = one_line(str(error))
+            refusal = one_line(error)
             logger.warning('refused: %s', refusal)
             return refusal
         except Exception as error:
@@ -199,9 +198,3 @@ class ModelService:
             except Exception:
                 logger.exception('%s could not reset session %s', self._name, session.id)
             session.memory.clear()
-
-
-def one_line(text: str) -> str:
-    """Text without line breaks, of limited length."""
-    line = ' '.join(text.split()) or 'failed without a reason'
-    return line if len(line) <= _TEXT_LIMIT else f'{line[: _TEXT_LIMIT - 3]}...'
