@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,6 +23,7 @@ import rclpy
 import tyro
 from action_msgs.msg import GoalStatus
 from praxis_core.qos import COMMAND_RECORD, LATCHED, LOCKSTEP_SUBSCRIBE
+from praxis_core.waiting import on_executor
 from praxis_data.compare import compare_episodes, episode_digest
 from praxis_data.contact_sheet import contact_sheet, episode_video
 from praxis_data.convert import convert_bag
@@ -276,10 +278,11 @@ class Observer(Node):
         return result
 
     def _on_executor(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        """Call where responses are taken: rclpy's action client guards no request of its own."""
-        task = self._executor.create_task(call, *arguments)
-        self._until(lambda: task.done() or time.sleep(0.01), 10.0, 'the executor did not answer')
-        return task.result()
+        """Call where responses are taken."""
+        try:
+            return on_executor(self, partial(call, *arguments), 10.0)
+        except TimeoutError as error:
+            raise DemoError(str(error)) from None
 
     def _wait(self, future: Any, timeout: float, what: str) -> Any:
         done = threading.Event()

@@ -22,6 +22,7 @@ from praxis_core import qos
 from praxis_core.contract import Contract
 from praxis_core.errors import ErrorCode
 from praxis_core.images import image_array, rgb_array
+from praxis_core.waiting import on_executor
 from praxis_interfaces import action as actions
 from praxis_interfaces.msg import StateVector
 from praxis_interfaces.srv import BackProject, Segment
@@ -373,15 +374,11 @@ class RosRobot:
                 raise RobotError(ErrorCode.TIMEOUT, f'{name} is not there')
 
     def _start(self, call: Callable[[], Future]) -> Future:
-        """Make an asynchronous call on the executor's thread, and give its future.
-
-        rclpy's action client notes a request after it was sent, so that a response which another
-        thread reads meanwhile is dropped as unexpected.
-        """
-        started = self._node.executor.create_task(call)
-        if not _event(started).wait(self._timeout_s):
-            raise RobotError(ErrorCode.TIMEOUT, 'the executor of the node does not spin')
-        return started.result()
+        """Make an asynchronous call on the executor's thread, and give its future."""
+        try:
+            return on_executor(self._node, call, self._timeout_s)
+        except TimeoutError as error:
+            raise RobotError(ErrorCode.TIMEOUT, str(error)) from None
 
     def _wait(
         self,

@@ -48,19 +48,16 @@ class Client:
         wait_until(self.action.server_is_ready, 20.0, 'run_task')
         wait_until(lambda: planner.is_active, 20.0, 'active')
 
-    def on_executor(self, call):
-        return self.probe.on_executor(call)
-
     def send(self, instruction, **fields):
         goal = RunTask.Goal(instruction=instruction, **fields)
-        future = self.on_executor(
+        future = self.probe.on_executor(
             lambda: self.action.send_goal_async(goal, feedback_callback=self.feedback.append)
         )
         wait_until(future.done)
         return future.result()
 
     def result(self, handle, timeout=15.0):
-        future = self.on_executor(handle.get_result_async)
+        future = self.probe.on_executor(handle.get_result_async)
         wait_until(future.done, timeout, 'result')
         return future.result()
 
@@ -106,7 +103,7 @@ def test_cancel_ends_canceled_with_feedback_before(client):
     assert client.perception.asked.wait(20.0)
     wait_until(lambda: client.feedback, message='feedback')
     assert client.feedback[-1].feedback.step == 'locate cube'
-    client.on_executor(handle.cancel_goal_async)
+    client.probe.on_executor(handle.cancel_goal_async)
     answer = client.result(handle)
     assert answer.status == GoalStatus.STATUS_CANCELED
     assert answer.result.error_code == ErrorCode.CANCELLED
@@ -117,7 +114,7 @@ def test_service_that_goes_away_during_a_call_ends_the_run(client):
     client.perception.silent = True
     handle = client.send('reach the red cube')
     assert client.perception.asked.wait(20.0)
-    client.on_executor(lambda: client.perception.destroy_service(client.perception.service))
+    client.probe.on_executor(lambda: client.perception.destroy_service(client.perception.service))
     answer = client.result(handle)
     assert answer.status == GoalStatus.STATUS_ABORTED
     assert answer.result.termination_reason == 'stopped'
@@ -138,7 +135,7 @@ def test_second_goal_and_bad_goals_are_rejected(client):
     client.perception.silent = True
     handle = client.send('reach the red cube')
     assert not client.send('reach the red cube').accepted
-    client.on_executor(handle.cancel_goal_async)
+    client.probe.on_executor(handle.cancel_goal_async)
     client.result(handle)
 
 
@@ -146,7 +143,7 @@ def test_deactivation_aborts_the_run_and_rejects_goals(client):
     client.perception.silent = True
     handle = client.send('reach the red cube')
     assert client.perception.asked.wait(20.0)
-    client.on_executor(client.planner.trigger_deactivate)
+    client.probe.on_executor(client.planner.trigger_deactivate)
     answer = client.result(handle)
     assert answer.status == GoalStatus.STATUS_ABORTED
     assert answer.result.termination_reason == 'deactivated'

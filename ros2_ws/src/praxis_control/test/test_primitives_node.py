@@ -111,17 +111,11 @@ class Client:
             'release': ActionClient(probe.node, SetGripper, 'release'),
         }
         self.feedback = []
-        self._executor = probe.node.executor
         for client in self.clients.values():
             wait_until(client.server_is_ready, message='action server')
 
-    def on_executor(self, call):
-        task = self._executor.create_task(call)
-        wait_until(task.done, message='executor')
-        return task.result()
-
     def send(self, name, goal):
-        future = self.on_executor(
+        future = self.probe.on_executor(
             lambda: self.clients[name].send_goal_async(
                 goal, feedback_callback=self.feedback.append
             )
@@ -130,7 +124,7 @@ class Client:
         return future.result()
 
     def result(self, handle, timeout=10.0):
-        future = self.on_executor(handle.get_result_async)
+        future = self.probe.on_executor(handle.get_result_async)
         wait_until(future.done, timeout, 'result')
         return future.result()
 
@@ -238,7 +232,7 @@ def test_cancel_is_answered_within_200_ms_and_no_command_follows(rig, lockstep):
         handle = lockstep.send('move_to', goal_to(0.2, 0.2, 0.1, max_steps=100000))
         wait_until(lambda: len(rig.sent) > 5 and lockstep.feedback, message='motion and feedback')
         started = time.monotonic()
-        cancel = lockstep.on_executor(handle.cancel_goal_async)
+        cancel = lockstep.probe.on_executor(handle.cancel_goal_async)
         wait_until(cancel.done, message='cancel response')
         answered = time.monotonic()
         assert cancel.result().goals_canceling
@@ -265,7 +259,7 @@ def test_second_goal_is_rejected_while_one_runs(rig, lockstep):
     assert handle.accepted
     wait_until(lambda: rig.sent, message='motion')
     assert not lockstep.send('set_gripper', SetGripper.Goal()).accepted
-    lockstep.on_executor(handle.cancel_goal_async)
+    lockstep.probe.on_executor(handle.cancel_goal_async)
     lockstep.result(handle)
     rig.follow = True
     rig.observe()

@@ -294,14 +294,10 @@ class GraphProbe:
         return node
 
     def on_executor(self, call: Callable[[], Any]) -> Any:
-        """Carry out a call on the spinning thread and give what it returns.
+        """Carry out a call on the spinning thread, see `waiting.on_executor`."""
+        from praxis_core.waiting import on_executor
 
-        An action client needs it: sent from another thread, a request may be answered before
-        rclpy has noted it, and the answer is then dropped.
-        """
-        task = self._executor.create_task(call)
-        wait_until(task.done, message='the executor')
-        return task.result()
+        return on_executor(self.node, call)
 
     def collect(self, message_type: type, topic: str, qos: Any = 10) -> Collected:
         """Subscribe to a topic."""

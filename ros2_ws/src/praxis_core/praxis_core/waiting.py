@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deadlines for coroutines of a single-threaded executor: waiting that blocks no callback."""
+"""Waiting with a single-threaded executor: in its coroutines, or beside it in other threads."""
 
 from __future__ import annotations
 
+import concurrent.futures
 import time
 from collections.abc import Callable
+from typing import Any
 
 from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.clock import Clock, ClockType
@@ -69,3 +71,33 @@ class Waits:
     def close(self) -> None:
         """Stop looking; what still waits stays undone."""
         self._node.destroy_timer(self._timer)
+
+
+def on_executor(node: Node, call: Callable[[], Any], timeout: float = 60.0) -> Any:
+    """Carry out a call on the executor's thread, from another one, and give what it returns.
+
+    Action clients need it: rclpy's notes a request after it was sent, so that a response which the
+    executor reads meanwhile is dropped as unexpected.
+
+    Args:
+        node: Its executor spins.
+        call: What it raises is raised here.
+        timeout: Seconds until the call must have begun.
+
+    Raises:
+        TimeoutError: The executor did not come to it; the call will not be made.
+    """
+    answer: concurrent.futures.Future = concurrent.futures.Future()
+
+    def carry_out() -> None:
+        if answer.set_running_or_notify_cancel():
+            try:
+                answer.set_result(call())
+            except BaseException as error:
+                answer.set_exception(error)
+
+    node.executor.create_task(carry_out)
+    done, _ = concurrent.futures.wait([answer], timeout)
+    if not done and answer.cancel():
+        raise TimeoutError(f'the executor of {node.get_name()} does not spin')
+    return answer.result()

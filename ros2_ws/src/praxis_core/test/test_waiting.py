@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
+import threading
+
 import pytest
 from praxis_core.testing import wait_until
-from praxis_core.waiting import Waits
+from praxis_core.waiting import Waits, on_executor
+from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 from rclpy.task import Future
@@ -89,3 +92,29 @@ def test_a_failed_call_raises_where_it_is_awaited(waiting):
     call.set_exception(RuntimeError('server died'))
     wait_until(task.done, message='failure')
     assert task.result() == 'server died'
+
+
+def test_a_call_is_made_on_the_executors_thread(waiting):
+    node, _ = waiting
+    thread = on_executor(node, threading.current_thread)
+    assert thread is not threading.current_thread()
+    assert on_executor(node, threading.current_thread) is thread
+
+
+def test_what_a_call_raises_reaches_the_caller_and_spares_the_executor(waiting):
+    node, _ = waiting
+    with pytest.raises(ZeroDivisionError):
+        on_executor(node, lambda: 1 / 0)
+    assert on_executor(node, lambda: 'spins') == 'spins'
+
+
+def test_a_call_that_came_too_late_is_not_made(rclpy_context):
+    node, calls = Node('still'), []
+    executor = SingleThreadedExecutor()
+    executor.add_node(node)
+    with pytest.raises(TimeoutError, match='the executor of still does not spin'):
+        on_executor(node, lambda: calls.append(1), timeout=0.01)
+    executor.spin_once(timeout_sec=0.0)
+    executor.shutdown()
+    node.destroy_node()
+    assert not calls
