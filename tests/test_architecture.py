@@ -2,6 +2,7 @@
 """Holds the sources to the arrows of docs/architecture.md: who imports what."""
 
 import ast
+import importlib.metadata
 import importlib.util
 import subprocess
 import sys
@@ -52,6 +53,40 @@ CORE_WITHOUT_ROS = (
     'testing',
     'worker_python',
 )
+ROS = {'rclpy', 'rosidl_runtime_py', 'rosidl_parser'}
+INTERFACES = {
+    'praxis_interfaces',
+    'std_msgs',
+    'sensor_msgs',
+    'geometry_msgs',
+    'builtin_interfaces',
+}
+WORKER_SIDE = (
+    'adapters',
+    'backend',
+    'embeddings',
+    'latency',
+    'normalisation',
+    'pickled',
+    'pixels',
+    'rotations',
+    'transport',
+    'wording',
+    'workers',
+)
+WORKER_IMPORTS = {
+    'annotated_types',
+    'msgpack',
+    'numpy',
+    'praxis_core',
+    'praxis_models',
+    'pydantic',
+    'pydantic_core',
+    'typing_extensions',
+    'typing_inspection',
+    'websockets',
+}
+"""What every model's environment has; a worker imports all else when it loads its model."""
 NO_NAMES = {'util', 'utils', 'helper', 'helpers', 'base', 'common', 'misc'}
 NO_MODULES = {'pickle', 'cPickle', '_pickle', 'dill', 'cloudpickle', 'marshal', 'shelve', 'joblib'}
 NO_CALLS = {'eval', 'exec', 'yaml.load', 'yaml.unsafe_load', 'yaml.full_load', 'os.system'}
@@ -167,34 +202,62 @@ def test_listed_edges_exist():
         assert stems <= {path.stem for path in sources(package)}, package
 
 
-WITHOUT_ROS = """
+IMPORT_WITHOUT = """
     import importlib, pkgutil, sys
+
+    refused, names = (set(words.split(',')) for words in sys.argv[1:])
 
     class Refuse:
         def find_spec(self, name, path=None, target=None):
-            if name.split('.')[0] in ('rclpy', 'rosidl_runtime_py', 'rosidl_parser'):
+            if name.split('.')[0] in refused:
                 raise ImportError(f'{name} is not to be imported here')
 
     sys.meta_path.insert(0, Refuse())
-    names = [f'praxis_core.{name}' for name in sys.argv[1].split(',')]
-    data = importlib.import_module('praxis_data')
-    names += [module.name for module in pkgutil.walk_packages(data.__path__, 'praxis_data.')]
+    count = 0
     for name in names:
-        importlib.import_module(name)
-    print(len(names), 'imported')
+        found = importlib.import_module(name)
+        inside = pkgutil.walk_packages(getattr(found, '__path__', ()), f'{name}.')
+        for module in [name, *(each.name for each in inside)]:
+            if not module.endswith('.__main__'):
+                importlib.import_module(module)
+                count += 1
+    print(count, 'imported')
 """
 
 
-def test_data_contract_and_images_import_without_rclpy():
+def count_imported(names, *, refused):
+    """Import modules, and all that packages hold, in a process where others cannot be had."""
     result = subprocess.run(
-        [sys.executable, '-c', textwrap.dedent(WITHOUT_ROS), ','.join(CORE_WITHOUT_ROS)],
+        [
+            sys.executable,
+            '-c',
+            textwrap.dedent(IMPORT_WITHOUT),
+            ','.join(refused),
+            ','.join(names),
+        ],
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
     assert result.returncode == 0, result.stderr
-    assert int(result.stdout.split()[0]) > len(CORE_WITHOUT_ROS)
+    return int(result.stdout.split()[0])
+
+
+def test_data_contract_and_images_import_without_rclpy():
+    names = ['praxis_data', *(f'praxis_core.{name}' for name in CORE_WITHOUT_ROS)]
+    assert count_imported(names, refused=ROS) > len(names)
+
+
+def test_the_gateway_imports_without_rclpy():
+    assert count_imported(['praxis_models.gateway'], refused=ROS) > 1
+
+
+def test_workers_import_with_what_every_models_environment_has():
+    installed = set(importlib.metadata.packages_distributions())
+    names = [f'praxis_models.{name}' for name in WORKER_SIDE]
+    refused = {*ROS, *INTERFACES, *installed} - WORKER_IMPORTS
+    assert count_imported(names, refused=refused) > len(names)
 
 
 @pytest.mark.parametrize('package', PACKAGES)
