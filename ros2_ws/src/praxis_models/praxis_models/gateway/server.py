@@ -209,7 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Carry the reference's HTTP calls to a worker until stopped; gives the exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     parser = options.parser(PROGRAM, "Carry the reference's HTTP calls (POST /call) to a worker.")
-    options.add_options(parser, 'options', GatewayOptions)
+    options.add_options(parser, PROGRAM, GatewayOptions)
     try:
         given: Mapping[str, Any] = options.parse(parser, words)
         chosen = options.build(GatewayOptions, given)
