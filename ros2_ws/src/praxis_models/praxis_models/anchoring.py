@@ -16,7 +16,7 @@ def check_anchors(meta: ModelMeta, layout: ActionLayout) -> None:
     """Refuse anchors that the robot's action space has no place for.
 
     Raises:
-        ExchangeError: Anchored fields in a delta space, or an anchored gripper.
+        ExchangeError: Anchored fields in a delta space, or a part of a quaternion.
     """
     for field, anchor in meta.anchors.items():
         index = meta.control.action_schema.index(field)

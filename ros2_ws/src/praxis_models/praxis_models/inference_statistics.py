@@ -19,7 +19,7 @@ class InferenceStatistics:
         count: Inferences in all.
         failures: Requests that ended without a usable reply.
         model_ms: What the model took, as the server says, else the round trip.
-        latency_ms: From the arrival of the state that began it to the chunk in hand.
+        latency_ms: From the newest message of the observation to the chunk in hand.
     """
 
     count: int = 0

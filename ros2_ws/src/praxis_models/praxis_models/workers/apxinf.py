@@ -2,8 +2,8 @@
 """pi0.5 on the APXInf runtime, in this process or behind its own OpenPI server.
 
 Source: infinigence/ApxInf 19bbb696: ``AutoPolicy.from_pretrained`` in this process, or the server
-of RLinf/APXinf-robo (``apxinf-robo serve``), whose metadata states keys and sizes. The engine's
-handle belongs to the thread that made it: load and predict on one, as a worker does.
+of RLinf/APXinf-robo 2e8e7fc4 (``apxinf-robo serve``), whose metadata states keys and sizes. The
+engine's handle belongs to the thread that made it: load and predict on one, as a worker does.
 """
 
 from __future__ import annotations

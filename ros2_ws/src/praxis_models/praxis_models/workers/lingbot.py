@@ -3,8 +3,8 @@
 
 Source: Robbyant/lingbot-vla 8b187998, ``deploy/lingbot_vla_policy.py`` and
 ``deploy/websocket_policy_server.py``. That server has no transform of features until it is told
-the robot's name by a request with ``reset``; the launcher of RLinf/RPent, whose metadata says
-``runtime: lingbotvla``, gives it the transform at its start.
+the robot's name by a request with ``reset``; the launcher of RLinf/RPent 0a95f12f, whose metadata
+says ``runtime: lingbotvla``, gives it the transform at its start.
 """
 
 from __future__ import annotations
