@@ -21,9 +21,8 @@ from pydantic import Field
 
 from praxis_models.adapters import cosmos_policy as adapter
 from praxis_models.backend import Backend, BackendError, BackendOptions, Session
-from praxis_models.embeddings import Embeddings, EmbeddingsError
-from praxis_models.embeddings import read as read_embeddings
 from praxis_models.workers.foreign import bring
+from praxis_models.workers.instructions import CachedInstructions
 
 PACKAGE = 'cosmos-policy (github.com/NVlabs/cosmos-policy)'
 STATISTICS = 'libero_dataset_statistics.json'
@@ -87,7 +86,7 @@ class CosmosPolicyBackend(Backend):
         settings: SimpleNamespace,
         model: Any,
         statistics: Any,
-        embeddings: Embeddings | None,
+        cached: CachedInstructions,
     ) -> None:
         self.meta = ModelMeta(
             backend='cosmos_policy',
@@ -106,8 +105,7 @@ class CosmosPolicyBackend(Backend):
                 'flow_steps': options.flow_steps,
                 'seed': options.seed,
                 'image_size': adapter.IMAGE_SIZE,
-                'cached_instructions_only': options.cached_instructions_only,
-                'cached_instructions': [] if embeddings is None else embeddings.instructions,
+                **cached.metadata,
             },
         )
         self._options = options
@@ -115,7 +113,7 @@ class CosmosPolicyBackend(Backend):
         self._settings = settings
         self._model = model
         self._statistics = statistics
-        self._embeddings = embeddings
+        self._cached = cached
 
     def predict(self, observation: PhysicalObservation, session: Session) -> Prediction:
         """See `Backend.predict`."""
@@ -145,11 +143,8 @@ class CosmosPolicyBackend(Backend):
 
     def _text(self, instruction: str) -> str | np.ndarray:
         """Embedding float32[1, L, D], or the instruction for the project to embed."""
-        if self._embeddings is None or (
-            instruction not in self._embeddings and not self._options.cached_instructions_only
-        ):
-            return instruction
-        return self._embeddings.of(instruction).values[None]
+        entry = self._cached.find(instruction)
+        return instruction if entry is None else entry.values[None]
 
 
 def load(options: Options) -> CosmosPolicyBackend:
@@ -158,7 +153,7 @@ def load(options: Options) -> CosmosPolicyBackend:
     Raises:
         BackendError: The project is not there, or a file of the options is not.
     """
-    embeddings = _embeddings(options)
+    cached = CachedInstructions(options.text_embeddings, options.cached_instructions_only)
     _choose_device(options.device)
     # the project makes its autoencoder repeatable where it finds this
     os.environ['DETERMINISTIC'] = 'True'
@@ -176,18 +171,7 @@ def load(options: Options) -> CosmosPolicyBackend:
             f'checkpoint: expected chunks of {adapter.CHUNK_SIZE} (got {trained}): '
             f'{options.config} is not a LIBERO policy'
         )
-    return CosmosPolicyBackend(options, project, settings, model, statistics, embeddings)
-
-
-def _embeddings(options: Options) -> Embeddings | None:
-    if not options.text_embeddings:
-        if options.cached_instructions_only:
-            raise BackendError('cached_instructions_only needs text_embeddings')
-        return None
-    try:
-        return read_embeddings(options.text_embeddings)
-    except EmbeddingsError as error:
-        raise BackendError(f'text_embeddings: {error}') from error
+    return CosmosPolicyBackend(options, project, settings, model, statistics, cached)
 
 
 def _weights(checkpoint: str) -> str:

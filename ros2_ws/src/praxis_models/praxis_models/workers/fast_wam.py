@@ -22,11 +22,10 @@ from pydantic import Field
 
 from praxis_models.adapters import fast_wam as adapter
 from praxis_models.backend import Backend, BackendError, BackendOptions, Session
-from praxis_models.embeddings import Embeddings, EmbeddingsError
-from praxis_models.embeddings import read as read_embeddings
 from praxis_models.normalisation import StatisticsError
 from praxis_models.wording import quoted
 from praxis_models.workers.foreign import bring
+from praxis_models.workers.instructions import CachedInstructions
 
 PACKAGE = 'FastWAM (github.com/yuantianyuan01/FastWAM)'
 
@@ -79,7 +78,7 @@ class FastWamBackend(Backend):
         torch: Any,
         model: Any,
         normalisers: tuple[adapter.Normaliser, adapter.Normaliser],
-        embeddings: Embeddings | None,
+        cached: CachedInstructions,
     ) -> None:
         spec = adapter.PRESETS[options.preset]
         self.meta = ModelMeta(
@@ -97,15 +96,14 @@ class FastWamBackend(Backend):
                 'preset': options.preset,
                 'flow_steps': options.flow_steps,
                 'seed': options.seed,
-                'cached_instructions_only': options.cached_instructions_only,
-                'cached_instructions': [] if embeddings is None else embeddings.instructions,
+                **cached.metadata,
             },
         )
         self._options = options
         self._torch = torch
         self._model = model
         self._state, self._action = normalisers
-        self._embeddings = embeddings
+        self._cached = cached
         self._infer = model.infer_joint if options.predict_future else model.infer_action
         self._sampling = _sampling(options, self._infer)
 
@@ -133,14 +131,9 @@ class FastWamBackend(Backend):
 
     def _text(self, instruction: str, prompt: str) -> dict[str, Any]:
         """The embedded prompt, or the prompt for the model to embed."""
-        if self._embeddings is None or (
-            instruction not in self._embeddings and not self._options.cached_instructions_only
-        ):
+        entry = self._cached.find(instruction)
+        if entry is None:
             return {'prompt': prompt}
-        try:
-            entry = self._embeddings.of(instruction)
-        except EmbeddingsError as error:
-            raise BackendError(str(error)) from error
         values = entry.values
         if entry.mask is not None:
             # padding is seen by the model as zeros, as when it embeds by itself
@@ -158,7 +151,7 @@ def load(options: Options) -> FastWamBackend:
     Raises:
         BackendError: The project is not there, or a file of the options is not, or does not fit.
     """
-    embeddings = _embeddings(options)
+    cached = CachedInstructions(options.text_embeddings, options.cached_instructions_only)
     try:
         normalisers = adapter.load_normalisers(_statistics(options), options.preset)
     except StatisticsError as error:
@@ -179,18 +172,7 @@ def load(options: Options) -> FastWamBackend:
     )
     model.load_checkpoint(str(Path(options.checkpoint).expanduser()))
     model = model.to(options.device).eval()
-    return FastWamBackend(options, torch, model, normalisers, embeddings)
-
-
-def _embeddings(options: Options) -> Embeddings | None:
-    if not options.text_embeddings:
-        if options.cached_instructions_only:
-            raise BackendError('cached_instructions_only needs text_embeddings')
-        return None
-    try:
-        return read_embeddings(options.text_embeddings)
-    except EmbeddingsError as error:
-        raise BackendError(f'text_embeddings: {error}') from error
+    return FastWamBackend(options, torch, model, normalisers, cached)
 
 
 def _statistics(options: Options) -> Path:
