@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rotations as models and robots write them, over NumPy arrays [..., n]. Imports no rclpy.
 
-A quaternion is x y z w unless a name says ``wxyz``; q and -q are one rotation. Angles are in rad.
-Matrices map body to parent, and act on columns. Everything is computed in float64.
+A quaternion is x y z w unless a name says ``wxyz``; q and -q are one rotation. Rotation vectors
+are in rad. Matrices map body to parent, and act on columns. Everything is computed in float64.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from typing import Literal
 import numpy as np
 
 _LOOSE = 1e-8
-_LOCKED = 1e-9
-_EVEN = frozenset(('xyz', 'yzx', 'zxy'))
 
 Layout = Literal['columns', 'rows', 'interleaved']
 """Order of a rot6d: the first two columns one after the other (Zhou et al. 2019), the first two
@@ -180,60 +178,6 @@ def rot6d_to_matrix(rot6d: np.ndarray, layout: Layout = 'columns') -> np.ndarray
     second = _directions(second - first * (first * second).sum(axis=-1, keepdims=True))
     axes = np.stack([first, second, np.cross(first, second)], axis=-1)
     return np.swapaxes(axes, -1, -2) if layout == 'rows' else axes
-
-
-def euler_to_matrix(angles: np.ndarray, axes: str = 'xyz') -> np.ndarray:
-    """Matrices [..., 3, 3] of three angles [..., 3] about three different axes.
-
-    Args:
-        angles: One about each of `axes`, in their order.
-        axes: Lower case: fixed axes, so that ``xyz`` is roll, pitch, yaw of URDF. Upper case:
-            axes that turn with the body.
-    """
-    angles, sequence = _moving(angles, axes)
-    turns = [_turn(axis, angles[..., index]) for index, axis in enumerate(sequence)]
-    return turns[0] @ turns[1] @ turns[2]
-
-
-def matrix_to_euler(matrix: np.ndarray, axes: str = 'xyz') -> np.ndarray:
-    """Angles [..., 3] of matrices [..., 3, 3]; the second is of -pi/2 to pi/2.
-
-    Where that one is at its end only a sum of the others is defined: the last turn about a moving
-    axis is 0 then.
-    """
-    matrix = _matrices(matrix)
-    _, sequence = _moving(np.zeros(3), axes)
-    i, j, k = ('xyz'.index(axis) for axis in sequence)
-    sign = 1.0 if sequence in _EVEN else -1.0
-    cosine = np.hypot(matrix[..., i, i], matrix[..., i, j])
-    locked = cosine < _LOCKED
-    first = np.where(
-        locked,
-        np.arctan2(sign * matrix[..., k, j], matrix[..., j, j]),
-        np.arctan2(-sign * matrix[..., j, k], matrix[..., k, k]),
-    )
-    second = np.arctan2(sign * matrix[..., i, k], cosine)
-    third = np.where(locked, 0.0, np.arctan2(-sign * matrix[..., i, j], matrix[..., i, i]))
-    angles = np.stack([first, second, third], axis=-1)
-    return angles if axes.isupper() else angles[..., ::-1]
-
-
-def _moving(angles: np.ndarray, axes: str) -> tuple[np.ndarray, str]:
-    """Write turns about fixed axes as those about moving ones, which are in reverse order."""
-    if sorted(axes.lower()) != ['x', 'y', 'z'] or not (axes.isupper() or axes.islower()):
-        raise ValueError(f'axes must be x, y and z in some order and one case, not {axes!r}')
-    angles = _vectors(angles, 3, 'angles')
-    return (angles, axes.lower()) if axes.isupper() else (angles[..., ::-1], axes[::-1])
-
-
-def _turn(axis: str, angle: np.ndarray) -> np.ndarray:
-    one, zero = np.ones_like(angle), np.zeros_like(angle)
-    cosine, sine = np.cos(angle), np.sin(angle)
-    if axis == 'x':
-        return _matrix((one, zero, zero), (zero, cosine, -sine), (zero, sine, cosine))
-    if axis == 'y':
-        return _matrix((cosine, zero, sine), (zero, one, zero), (-sine, zero, cosine))
-    return _matrix((cosine, -sine, zero), (sine, cosine, zero), (zero, zero, one))
 
 
 def _matrix(*rows: tuple[np.ndarray, ...]) -> np.ndarray:
