@@ -11,7 +11,7 @@ from praxis_cli.frontend import load
 from praxis_cli.resolution import declared_arguments, resolve
 from praxis_cli.substitution import LaunchError
 from praxis_models.action_model_parameters import ActionModelParameters
-from praxis_models.model_link import worker_arguments
+from praxis_models.supervision.specification import worker_arguments
 from praxis_models.workers import options, registry
 
 ROOT = Path(__file__).resolve().parents[1]

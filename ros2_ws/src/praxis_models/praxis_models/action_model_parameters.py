@@ -9,8 +9,8 @@ from praxis_core.parameters import ParameterModel
 from praxis_core.schema import Problem, refuse
 from pydantic import Field, model_validator
 
-from praxis_models.model_link import worker_arguments
 from praxis_models.request_format import read_format
+from praxis_models.supervision.specification import worker_arguments
 
 _FIXED = {'read_only': True}
 _OF_WORKER = ('checkpoint', 'python', 'root', 'device', 'worker_options')

@@ -7,7 +7,6 @@ out by `deliver` on the thread of the owner, who is woken for it.
 
 from __future__ import annotations
 
-import json
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -358,33 +357,3 @@ def _model_ms(outcome: Outcome) -> float:
         if isinstance(spent, (int, float)):
             return float(spent)
     return outcome.timing.round_trip_ms
-
-
-def worker_arguments(checkpoint: str, options: str) -> tuple[str, ...]:
-    """Command line of a worker.
-
-    Args:
-        checkpoint: Empty: none.
-        options: JSON object of further options of the back end, empty: none. Those that are ''
-            were not given: a launch file names them all.
-
-    Raises:
-        ValueError: It is no JSON object.
-    """
-    arguments = ['--checkpoint', checkpoint] if checkpoint else []
-    try:
-        given = json.loads(options) if options.strip() else {}
-    except ValueError as error:
-        raise ValueError(f'is not JSON: {error}') from None
-    if not isinstance(given, dict):
-        raise ValueError('must be a JSON object')
-    for name, value in given.items():
-        if value != '':
-            arguments += [f'--{name.replace("_", "-")}', _word(value)]
-    return tuple(arguments)
-
-
-def _word(value: Any) -> str:
-    if value is None:
-        return 'none'
-    return value if isinstance(value, str) else json.dumps(value)

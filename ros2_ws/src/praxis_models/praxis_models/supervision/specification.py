@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 RESTART = ('never', 'on_failure')
 
@@ -66,6 +68,36 @@ def log_folder() -> Path:
     if folder := os.environ.get('ROS_LOG_DIR'):
         return Path(folder).expanduser()
     return Path(os.environ.get('ROS_HOME') or '~/.ros').expanduser() / 'log'
+
+
+def worker_arguments(checkpoint: str, options: str) -> tuple[str, ...]:
+    """Command line of a worker.
+
+    Args:
+        checkpoint: Empty: none.
+        options: JSON object of further options of the back end, empty: none. Those that are ''
+            were not given: a launch file names them all.
+
+    Raises:
+        ValueError: It is no JSON object.
+    """
+    arguments = ['--checkpoint', checkpoint] if checkpoint else []
+    try:
+        given = json.loads(options) if options.strip() else {}
+    except ValueError as error:
+        raise ValueError(f'is not JSON: {error}') from None
+    if not isinstance(given, dict):
+        raise ValueError('must be a JSON object')
+    for name, value in given.items():
+        if value != '':
+            arguments += [f'--{name.replace("_", "-")}', _word(value)]
+    return tuple(arguments)
+
+
+def _word(value: Any) -> str:
+    if value is None:
+        return 'none'
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 @dataclass(frozen=True)
