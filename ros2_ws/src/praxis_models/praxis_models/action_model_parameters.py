@@ -122,6 +122,13 @@ class ActionModelParameters(ParameterModel):
         description='a chunk is used no earlier than so many ticks after its observation while '
         'another plays; lockstep: exactly then, however fast the machine is',
     )
+    reaction_ticks: int = Field(
+        -1,
+        ge=-1,
+        le=100,
+        description='commands that were sent and that the next observation does not show yet; a '
+        'chunk begins with them, and they are skipped; -1: 1 in real time, in lockstep 0',
+    )
     resample: bool = Field(
         True,
         description='convert steps at policy_hz to commands at command_hz; false: one step a tick',

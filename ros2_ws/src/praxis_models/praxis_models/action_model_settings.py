@@ -72,6 +72,8 @@ def run_options(p: ActionModelParameters, contract: Contract, request: Any) -> R
         request: ``RunPolicy.Goal``.
     """
     interface, deployment = contract.interface, contract.deployment
+    # In real time the arbiter takes a request at its next tick, past the next observation.
+    reaction = int(p.stepping != 'lockstep') if p.reaction_ticks < 0 else p.reaction_ticks
 
     def pace(meta: ModelMeta) -> Pace:
         return Pace(
@@ -81,6 +83,7 @@ def run_options(p: ActionModelParameters, contract: Contract, request: Any) -> R
             prefetch_steps=p.prefetch_steps,
             resample=p.resample,
             lockstep=p.stepping == 'lockstep',
+            reaction_ticks=reaction,
         )
 
     def playback(pace: Pace) -> Playback:

@@ -7,6 +7,7 @@ steady clock in s.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -42,6 +43,8 @@ class Pace:
             `AUTOMATIC`: as many as inferences took lately, in lockstep none.
         resample: Convert steps at ``policy_hz`` to commands at ``command_hz``.
         lockstep: Simulated time waits for the answer to each observation.
+        reaction_ticks: Latest commands that an observation does not show yet, for which the
+            robot was still to do them when it was made.
     """
 
     policy_hz: float
@@ -50,6 +53,7 @@ class Pace:
     prefetch_steps: int = AUTOMATIC
     resample: bool = True
     lockstep: bool = False
+    reaction_ticks: int = 0
 
     def ticks(self, steps: int) -> int:
         """Ticks that so many steps take."""
@@ -95,10 +99,14 @@ class Output(Protocol):
 
 @dataclass
 class _Waiting:
-    """An inference under way: its request, and the position of its observation."""
+    """An inference under way: its request, and the position of its observation.
+
+    Of the commands before that position so many were still to be done.
+    """
 
     ticket: Ticket
     origin: int
+    undone: int
 
 
 class PolicyDriver:
@@ -144,7 +152,9 @@ class PolicyDriver:
         self._layout: ActionLayout = link.layout
         self._state: Observed | None = None
         self._state_position = 0
+        self._state_undone = 0
         self._answered = -1
+        self._latest: deque[int] = deque(maxlen=pace.reaction_ticks)
         self._asked = -1
         self._waiting: _Waiting | None = None
         self._patient_for: int | None = None
@@ -175,6 +185,8 @@ class PolicyDriver:
             self._first_stamp_ns = observed.stamp_ns
         self._state = observed
         self._state_position = self.timeline.position
+        since = _seq(observed) - self._pace.reaction_ticks
+        self._state_undone = sum(each >= since for each in self._latest)
         self.drive(now)
 
     def part_arrived(self, now: float) -> None:
@@ -221,6 +233,7 @@ class PolicyDriver:
                 run.played_out()
             return
         self._answered = _seq(state)
+        self._latest.append(self._answered)
         run.commands += 1
         self._output.command(step, self._clipped(step.values), state)
 
@@ -305,7 +318,7 @@ class PolicyDriver:
         self._patient_for = None
         self.run.fresh()
         ticket = self._link.predict(snapshot, self._instruction, self._session, self._received)
-        self._waiting = _Waiting(ticket, self._state_position)
+        self._waiting = _Waiting(ticket, self._state_position, self._state_undone)
         self._asked = seq  # once, or a chunk that is due at its own tick would be asked for again
         return True
 
@@ -335,14 +348,16 @@ class PolicyDriver:
         else:
             run.model_answered()
             self._statistics.add(answer.model_ms, answer.latency_ms)
-            self._add(answer, waiting.origin)
+            self._add(answer, waiting.origin, waiting.undone)
         self.drive(now)
 
-    def _add(self, inferred: Inferred, origin: int) -> None:
+    def _add(self, inferred: Inferred, origin: int, undone: int) -> None:
         pace = self._pace
         actions, steps = inferred.actions, np.arange(len(inferred.actions))
         if pace.resample:
             actions, steps = resample(actions, pace.policy_hz, pace.command_hz, self._layout)
+        # The chunk begins with what the robot was yet to do; a short one is not used up by that.
+        origin -= max(0, min(undone, len(actions) - 1 - (self.timeline.position - origin)))
         chunk_id = self._output.chunk_id()
         if self.timeline.add(Chunk(chunk_id, actions, steps, origin)):
             self.run.chunks += 1
