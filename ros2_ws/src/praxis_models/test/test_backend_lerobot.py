@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import praxis_core
+import praxis_models
 import pytest
-from praxis_core import exchange_error
 from praxis_core.contract import load_contract
 from praxis_core.model_exchange import (
     PhysicalObservation,
@@ -17,7 +18,6 @@ from praxis_core.model_exchange import (
     request_of,
 )
 from praxis_models.backend import BackendError, Session
-from praxis_models.transport import wire
 from praxis_models.workers import lerobot
 
 TREE = Path(__file__).parent / 'fakes' / 'lerobot_tree'
@@ -239,7 +239,7 @@ def test_chunks_are_what_lerobots_own_inference_gives(tmp_path):
     found = subprocess.run(probe, capture_output=True, text=True, check=False)
     if found.stdout.strip() != 'True':
         pytest.skip(f'{python} has no lerobot: name one that has in PRAXIS_LEROBOT_PYTHON')
-    source = [str(Path(module.__file__).parents[1]) for module in (exchange_error, wire)]
+    source = [str(Path(module.__file__).parents[1]) for module in (praxis_core, praxis_models)]
     ran = subprocess.run(
         [python, str(Path(__file__).parent / 'lerobot_parity.py')],
         env={**os.environ, 'PYTHONPATH': os.pathsep.join(source)},

@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import praxis_core
+import praxis_models
 import pytest
 from praxis_core.model_exchange import (
     PhysicalObservation,
@@ -166,9 +168,7 @@ def test_openpi_itself_answers_with_a_chunk_through_the_socket(tmp_path, config,
         '--config', config, '--flow-steps', '1', '--device', 'cpu', *cameras,
         '--port-file', str(tmp_path / 'port'), '--exit-on-stdin-eof',
     ]  # fmt: skip
-    source = [
-        str(Path(module.__file__).parents[1]) for module in (sys.modules['praxis_core'], wire)
-    ]
+    source = [str(Path(module.__file__).parents[1]) for module in (praxis_core, praxis_models)]
     environment = {**os.environ, 'PYTHONPATH': os.pathsep.join(source)}
     log = (tmp_path / 'log').open('w+')
     with subprocess.Popen(
