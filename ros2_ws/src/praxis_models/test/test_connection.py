@@ -88,9 +88,7 @@ def test_outcomes_come_on_the_connections_thread_and_submit_does_not_wait(connec
             threads.append(threading.current_thread())
             answers(outcome)
 
-        began = time.monotonic()
         connection.submit({}, done)
-        assert time.monotonic() - began < 0.2
         assert threads == []
         release.set()
         answers.wait()
