@@ -10,6 +10,8 @@ from praxis_core.errors import ErrorCode
 
 LEASE_GRACE_S = 0.5
 """Steady s after its grant within which a status may still be from before it."""
+ARBITER_SILENCE_S = 3.0
+"""Steady s without ``control_status``, which comes ten times a second, that end a run."""
 
 Terminal = Literal['succeeded', 'canceled', 'aborted']
 Fault = Literal[
@@ -110,6 +112,7 @@ class PolicyRun:
         self._bound: float | None = None
         self._seen = False
         self._lease_seen = False
+        self._arbiter_heard = now
         self._observed = now
         self._stale_since: float | None = None
         self._stale = ''
@@ -176,6 +179,7 @@ class PolicyRun:
             reason: The same in words.
             now: Steady s.
         """
+        self._arbiter_heard = now
         if self._bound is None:
             return
         if lease_id == self.lease_id:
@@ -309,6 +313,10 @@ class PolicyRun:
             if away > limits.model_patience_s:
                 kind, message = self._fault
                 self.abort(*FAULTS[kind], f'{message} (for {away:.1f} s)')
+        silence = now - self._arbiter_heard
+        if self._lease_seen and silence > ARBITER_SILENCE_S:
+            text = f'no control_status for {silence:.1f} s (limit {ARBITER_SILENCE_S:g} s)'
+            self.abort('lease_lost', ErrorCode.LEASE_LOST, text)
         patience = limits.observation_patience_s
         if self._bound is not None and now - self._observed > patience:
             silence = now - self._observed

@@ -167,9 +167,11 @@ def test_states_of_an_episode_that_is_being_replaced_are_not_answered():
 def test_a_model_that_comes_back_in_time_is_forgiven():
     run = begun(observation_patience_s=100.0)
     run.model_failed('lost', 'gone', 1.0)
+    run.lease_status(LEASE, '', '', 10.0)
     run.check(10.0)
     run.model_answered()
     run.model_failed('lost', 'gone', 12.0)
+    run.lease_status(LEASE, '', '', 21.0)
     run.check(21.0)
     assert run.end is None
     run.check(22.1)
@@ -201,6 +203,7 @@ def test_a_camera_that_recovers_in_time_is_forgiven_but_counted():
 def test_standing_time_is_no_missing_observation():
     run = begun()
     run.standing(50.0)
+    run.lease_status(LEASE, '', '', 50.0)
     run.check(50.5)
     assert run.end is None
 
@@ -247,3 +250,16 @@ def test_an_observation_waits_for_its_verdict_only_where_every_one_has_its_own()
     assert run.awaits_verdict(8, 1.0) and run.awaits_verdict(8, 1.4)
     assert not run.awaits_verdict(8, 1.6), 'it does not come'
     assert not run.awaits_verdict(9, 1.7), 'nor does the next'
+
+
+def test_a_run_ends_when_the_arbiter_that_granted_its_lease_falls_silent():
+    run = begun(observation_patience_s=60.0)
+    run.lease_status(LEASE, '', '', 1.0)
+    run.check(3.9)
+    assert run.end is None
+    run.lease_status(LEASE, '', '', 3.9)
+    run.check(6.8)
+    assert run.end is None
+    run.check(7.0)
+    assert run.end.reason == 'lease_lost'
+    assert run.end.message == 'no control_status for 3.1 s (limit 3 s)'
