@@ -14,13 +14,13 @@ from praxis_core.model_meta import ModelMeta
 from praxis_core.parameters import ParameterError
 
 from praxis_models.action_model_parameters import ActionModelParameters
+from praxis_models.goals.policy_driver import Pace
+from praxis_models.goals.policy_goal import RunOptions
+from praxis_models.goals.policy_run import Limits
 from praxis_models.model_link import LinkSettings
-from praxis_models.policy_driver import Pace
-from praxis_models.policy_goal import RunOptions
-from praxis_models.policy_run import Limits
+from praxis_models.playback.timeline import Playback
 from praxis_models.request_format import read_format
 from praxis_models.supervision.specification import WorkerSpec, worker_arguments
-from praxis_models.timeline import Playback
 
 TOKEN_VARIABLE = 'PRAXIS_MODEL_TOKEN'
 

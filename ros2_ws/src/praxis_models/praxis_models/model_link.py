@@ -20,14 +20,14 @@ from praxis_core.model_exchange import Prediction, check_meta
 from praxis_core.model_meta import ModelMeta
 from praxis_core.native_control import control_of
 
-from praxis_models.action_layout import ActionLayout, layout_of
-from praxis_models.anchoring import anchored, check_anchors
-from praxis_models.assembly import Snapshot
 from praxis_models.dialect import Dialect, Praxis, meet
-from praxis_models.observation_plan import ObservationPlan, StaleError, plan_observation
-from praxis_models.policy_run import Fault
+from praxis_models.goals.policy_run import Fault
+from praxis_models.observation.assembly import Snapshot
+from praxis_models.observation.plan import ObservationPlan, StaleError, plan_observation
+from praxis_models.playback.action_layout import ActionLayout, layout_of
+from praxis_models.playback.anchoring import anchored, check_anchors
 from praxis_models.request_format import RequestFormat
-from praxis_models.supervisor import Supervisor, Worker, WorkerSpec
+from praxis_models.supervision.supervisor import Supervisor, Worker, WorkerSpec
 from praxis_models.transport.connection import Connection
 from praxis_models.transport.outcome import Outcome, Ticket
 

@@ -16,9 +16,9 @@ from praxis_interfaces.msg import ActionChunk, Command
 from praxis_interfaces.srv import GetModelInfo
 from sensor_msgs.msg import Image
 
+from praxis_models.goals.policy_driver import Observed
 from praxis_models.model_link import Inferred
-from praxis_models.policy_driver import Observed
-from praxis_models.timeline import Step
+from praxis_models.playback.timeline import Step
 
 
 def time_message(stamp_ns: int) -> Time:

@@ -7,11 +7,11 @@ from typing import Any
 
 from praxis_core.diagnostics import Level, Report
 
-from praxis_models.goal import Goal
+from praxis_models.goals.goal import Goal
+from praxis_models.goals.policy_goal import PolicyGoal
+from praxis_models.goals.policy_run import FINAL
 from praxis_models.inference_statistics import InferenceStatistics
 from praxis_models.model_link import ModelLink
-from praxis_models.policy_goal import PolicyGoal
-from praxis_models.policy_run import FINAL
 
 
 def model_report(

@@ -9,8 +9,8 @@ from praxis_core.exchange_error import ExchangeError
 from praxis_core.images import fill_image
 from praxis_core.model_meta import ModelMeta
 from praxis_core.native_control import control_of
-from praxis_models.assembly import Assembler
-from praxis_models.observation_plan import StaleError, Stream, plan_observation
+from praxis_models.observation.assembly import Assembler
+from praxis_models.observation.plan import StaleError, Stream, plan_observation
 
 ROBOTS = Path(__file__).parents[4] / 'params' / 'robots'
 TABLETOP = load_contract(ROBOTS / 'tabletop.yaml')

@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from praxis_models.action_layout import ActionLayout
-from praxis_models.blending import blend, ensemble_weights
+from praxis_models.playback.action_layout import ActionLayout
+from praxis_models.playback.blending import blend, ensemble_weights
 
 LAYOUT = ActionLayout(('x', 'gripper'), delta=True, grippers=(1,))
 

@@ -9,14 +9,14 @@ from praxis_core.contract import load_contract
 from praxis_core.model_exchange import Prediction
 from praxis_core.model_meta import ModelMeta
 from praxis_core.native_control import control_of
-from praxis_models.action_layout import layout_of
-from praxis_models.assembly import Assembler
+from praxis_models.goals.policy_driver import Observed, Pace, PolicyDriver
+from praxis_models.goals.policy_run import Limits, PolicyRun, Verdict
 from praxis_models.inference_statistics import InferenceStatistics
 from praxis_models.model_link import Inferred, Trouble
-from praxis_models.observation_plan import Stream, plan_observation
-from praxis_models.policy_driver import Observed, Pace, PolicyDriver
-from praxis_models.policy_run import Limits, PolicyRun, Verdict
-from praxis_models.timeline import Playback
+from praxis_models.observation.assembly import Assembler
+from praxis_models.observation.plan import Stream, plan_observation
+from praxis_models.playback.action_layout import layout_of
+from praxis_models.playback.timeline import Playback
 
 CONTRACT = load_contract(Path(__file__).parents[4] / 'params' / 'robots' / 'tabletop.yaml')
 PERIOD_NS = 50_000_000

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 from praxis_core.errors import ErrorCode
-from praxis_models.policy_run import Limits, PolicyRun, Verdict
+from praxis_models.goals.policy_run import Limits, PolicyRun, Verdict
 
 LEASE = 'a' * 32
 

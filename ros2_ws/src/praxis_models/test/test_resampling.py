@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from praxis_models.action_layout import ActionLayout
-from praxis_models.resampling import command_count, resample
+from praxis_models.playback.action_layout import ActionLayout
+from praxis_models.playback.resampling import command_count, resample
 
 DELTA = ActionLayout(('delta_x', 'gripper'), delta=True, grippers=(1,))
 ABSOLUTE = ActionLayout(('joint', 'gripper'), delta=False, grippers=(1,), gripper_middle=0.5)

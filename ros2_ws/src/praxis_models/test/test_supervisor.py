@@ -20,7 +20,7 @@ import pytest
 from praxis_core.testing import wait_until
 from praxis_models.supervision import process as process_module
 from praxis_models.supervision.specification import WorkerSpec as Spec
-from praxis_models.supervisor import Supervisor, Times
+from praxis_models.supervision.supervisor import Supervisor, Times
 
 HERE = Path(__file__).parent
 QUICK = Times(
@@ -435,7 +435,7 @@ def test_stop_reaches_a_worker_whose_guard_hangs(events, spec, monkeypatch):
 
 PARENT = """
 import os, sys
-from praxis_models.supervisor import Supervisor, Times, WorkerSpec
+from praxis_models.supervision.supervisor import Supervisor, Times, WorkerSpec
 supervisor = Supervisor(times=Times(probe_s=0.05, eof_s=0.5, term_s=0.5))
 root, log, fork, *arguments = sys.argv[1:]
 worker = supervisor.start(

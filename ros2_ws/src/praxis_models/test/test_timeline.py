@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from praxis_models.action_layout import ActionLayout
-from praxis_models.timeline import Chunk, Playback, Timeline
+from praxis_models.playback.action_layout import ActionLayout
+from praxis_models.playback.timeline import Chunk, Playback, Timeline
 
 LAYOUT = ActionLayout(('x', 'gripper'), delta=False, grippers=(1,))
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from praxis_core.errors import ErrorCode
 
-from praxis_models.goal import Goal, World
+from praxis_models.goals.goal import Goal, World
+from praxis_models.goals.policy_driver import Observed
+from praxis_models.goals.policy_run import FAULTS, End, Verdict
 from praxis_models.model_link import Inferred, Stale, Trouble
-from praxis_models.observation_plan import StaleError
-from praxis_models.policy_driver import Observed
-from praxis_models.policy_run import FAULTS, End, Verdict
+from praxis_models.observation.plan import StaleError
 from praxis_models.transport.outcome import Ticket
 
 

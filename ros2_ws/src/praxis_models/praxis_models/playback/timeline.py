@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from praxis_models.action_layout import ActionLayout
-from praxis_models.blending import blend, ensemble_weights
+from praxis_models.playback.action_layout import ActionLayout
+from praxis_models.playback.blending import blend, ensemble_weights
 
 Blending = Literal['none', 'linear', 'exponential']
 

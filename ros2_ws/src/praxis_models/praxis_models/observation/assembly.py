@@ -17,7 +17,7 @@ from praxis_core.contract import Contract
 from praxis_core.images import ImageError, rgb_array
 from praxis_core.model_exchange import PhysicalObservation
 
-from praxis_models.observation_plan import STATE, ObservationPlan, StaleError, Stream
+from praxis_models.observation.plan import STATE, ObservationPlan, StaleError, Stream
 
 KEPT = 4
 """Messages of a stream: the newest, and what came early for observations still on their way."""

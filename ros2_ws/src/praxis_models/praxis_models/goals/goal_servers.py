@@ -19,10 +19,10 @@ from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.clock import Clock, ClockType
 from rclpy.task import Future
 
-from praxis_models.chunk_goal import ChunkGoal
-from praxis_models.goal import Goal
-from praxis_models.policy_goal import PolicyGoal
-from praxis_models.policy_run import End
+from praxis_models.goals.chunk_goal import ChunkGoal
+from praxis_models.goals.goal import Goal
+from praxis_models.goals.policy_goal import PolicyGoal
+from praxis_models.goals.policy_run import End
 
 CHECK_S = 0.05
 RELEASE_S = 0.02

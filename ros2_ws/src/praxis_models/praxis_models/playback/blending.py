@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from praxis_models.action_layout import ActionLayout
+from praxis_models.playback.action_layout import ActionLayout
 
 
 def ensemble_weights(count: int, m: float) -> np.ndarray:

@@ -15,12 +15,12 @@ from typing import Any, Protocol
 import numpy as np
 from praxis_core.errors import ErrorCode
 
-from praxis_models.assembly import Assembler
+from praxis_models.goals.policy_driver import Observed
+from praxis_models.goals.policy_run import End, Verdict
 from praxis_models.inference_statistics import InferenceStatistics
 from praxis_models.model_link import Inferred, ModelLink
-from praxis_models.policy_driver import Observed
-from praxis_models.policy_run import End, Verdict
-from praxis_models.timeline import Step
+from praxis_models.observation.assembly import Assembler
+from praxis_models.playback.timeline import Step
 
 
 class World(Protocol):

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from praxis_core.errors import ErrorCode
 
-from praxis_models.assembly import Assembler
-from praxis_models.goal import Goal, World
-from praxis_models.lease_client import LeaseClient
+from praxis_models.goals.goal import Goal, World
+from praxis_models.goals.lease_client import LeaseClient
+from praxis_models.goals.policy_driver import Observed, Pace, PolicyDriver
+from praxis_models.goals.policy_run import End, Limits, PolicyRun, Verdict
 from praxis_models.model_link import Inferred
-from praxis_models.observation_plan import StaleError
-from praxis_models.policy_driver import Observed, Pace, PolicyDriver
-from praxis_models.policy_run import End, Limits, PolicyRun, Verdict
-from praxis_models.timeline import Playback, Step
+from praxis_models.observation.assembly import Assembler
+from praxis_models.observation.plan import StaleError
+from praxis_models.playback.timeline import Playback, Step
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 from praxis_core.exchange_error import ExchangeError
 from praxis_core.model_meta import ModelMeta
 
-from praxis_models.action_layout import ActionLayout
+from praxis_models.playback.action_layout import ActionLayout
 
 
 def check_anchors(meta: ModelMeta, layout: ActionLayout) -> None:

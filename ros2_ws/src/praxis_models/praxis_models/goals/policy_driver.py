@@ -15,14 +15,14 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from praxis_core.errors import ErrorCode
 
-from praxis_models.action_layout import ActionLayout
-from praxis_models.assembly import Assembler, Snapshot
+from praxis_models.goals.policy_run import PolicyRun
 from praxis_models.inference_statistics import InferenceStatistics
 from praxis_models.model_link import Inferred, ModelLink, Stale, Trouble
-from praxis_models.observation_plan import StaleError
-from praxis_models.policy_run import PolicyRun
-from praxis_models.resampling import resample
-from praxis_models.timeline import Chunk, Playback, Step, Timeline
+from praxis_models.observation.assembly import Assembler, Snapshot
+from praxis_models.observation.plan import StaleError
+from praxis_models.playback.action_layout import ActionLayout
+from praxis_models.playback.resampling import resample
+from praxis_models.playback.timeline import Chunk, Playback, Step, Timeline
 from praxis_models.transport.outcome import Ticket
 
 RETRY_S = 0.2

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Goals of the node `action_model`, from acceptance to end."""
