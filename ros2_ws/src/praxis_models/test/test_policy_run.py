@@ -191,6 +191,21 @@ def test_what_the_model_answered_is_told_before_the_connection_that_was_lost_ove
     assert run.end.reason == 'model_timeout'
 
 
+def test_a_model_that_turns_the_first_request_down_is_not_asked_for_long():
+    run = begun()
+    run.model_refused('instruction: expected a task', 1.0)
+    assert run.end.reason == 'model_refused' and 'expected a task' in run.end.message
+
+
+def test_a_model_that_has_worked_may_turn_a_request_down():
+    run = begun(observation_patience_s=100.0)
+    run.commands = 1
+    run.model_refused('busy', 1.0)
+    assert run.end is None
+    run.check(11.1)
+    assert run.end.reason == 'model_refused'
+
+
 def test_a_camera_that_recovers_in_time_is_forgiven_but_counted():
     run = begun()
     run.stale('camera wrist', 1.0)

@@ -344,7 +344,10 @@ class PolicyDriver:
         elif isinstance(answer, Trouble):
             self._retry_at = now + RETRY_S
             self._statistics.failures += 1
-            run.model_failed(answer.kind, answer.message, now)
+            if answer.kind == 'refused':
+                run.model_refused(answer.message, now)
+            else:
+                run.model_failed(answer.kind, answer.message, now)
         else:
             run.model_answered()
             self._statistics.add(answer.model_ms, answer.latency_ms)

@@ -281,6 +281,13 @@ class PolicyRun:
         if kind in FINAL:
             self.abort(*FAULTS[kind], message)
 
+    def model_refused(self, message: str, now: float) -> None:
+        """The model turned a request down; where it took none before, the task is not for it."""
+        if self.commands == 0:
+            self.abort(*FAULTS['refused'], message)
+        else:
+            self.model_failed('refused', message, now)
+
     def model_answered(self) -> None:
         """A usable answer; earlier faults are forgiven."""
         self._fault_since = None
