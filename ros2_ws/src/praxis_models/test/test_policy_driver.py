@@ -198,7 +198,7 @@ def test_in_real_time_it_waits_for_one_tick_and_then_takes_the_newest():
 def test_a_failed_inference_is_tried_again_after_a_pause_and_the_run_goes_on():
     robot = Robot(Link(), pace(False), Playback(), model_patience_s=5.0)
     robot.observe()
-    robot.link.answer(Trouble('refused', 'not now'))
+    robot.link.answer(Trouble('invalid', 'reply: not now'))
     robot.observe()
     assert robot.link.asked == [1]
     for _ in range(4):
