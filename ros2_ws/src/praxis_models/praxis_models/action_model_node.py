@@ -43,13 +43,14 @@ from std_msgs.msg import Float64
 from praxis_models import model_messages
 from praxis_models.action_model_parameters import ActionModelParameters
 from praxis_models.action_model_settings import link_settings, renewal_s, run_options
+from praxis_models.faults import FAULTS
 from praxis_models.future_frames import FutureFrames
 from praxis_models.goals.chunk_goal import ChunkGoal
 from praxis_models.goals.goal_servers import GoalServers
 from praxis_models.goals.lease_client import LeaseClient
 from praxis_models.goals.policy_driver import Observed
 from praxis_models.goals.policy_goal import PolicyGoal
-from praxis_models.goals.policy_run import FAULTS, Verdict
+from praxis_models.goals.policy_run import Verdict
 from praxis_models.inference_statistics import InferenceStatistics
 from praxis_models.latency import keep_heap, share_interpreter
 from praxis_models.model_link import Inferred, ModelLink, Trouble

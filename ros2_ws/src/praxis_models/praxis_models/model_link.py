@@ -21,7 +21,7 @@ from praxis_core.model_meta import ModelMeta
 from praxis_core.native_control import control_of
 
 from praxis_models.dialect import Dialect, Praxis, meet
-from praxis_models.goals.policy_run import Fault
+from praxis_models.faults import Fault
 from praxis_models.observation.assembly import Snapshot
 from praxis_models.observation.plan import ObservationPlan, StaleError, plan_observation
 from praxis_models.playback.action_layout import ActionLayout, layout_of

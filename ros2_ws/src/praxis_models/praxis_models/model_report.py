@@ -7,9 +7,9 @@ from typing import Any
 
 from praxis_core.diagnostics import Level, Report
 
+from praxis_models.faults import FINAL
 from praxis_models.goals.goal import Goal
 from praxis_models.goals.policy_goal import PolicyGoal
-from praxis_models.goals.policy_run import FINAL
 from praxis_models.inference_statistics import InferenceStatistics
 from praxis_models.model_link import ModelLink
 

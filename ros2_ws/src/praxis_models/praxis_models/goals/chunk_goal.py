@@ -7,9 +7,10 @@ from typing import Any
 
 from praxis_core.errors import ErrorCode
 
+from praxis_models.faults import FAULTS
 from praxis_models.goals.goal import Goal, World
 from praxis_models.goals.policy_driver import Observed
-from praxis_models.goals.policy_run import FAULTS, End, Verdict
+from praxis_models.goals.policy_run import End, Verdict
 from praxis_models.model_link import Inferred, Stale, Trouble
 from praxis_models.observation.plan import StaleError
 from praxis_models.transport.outcome import Ticket

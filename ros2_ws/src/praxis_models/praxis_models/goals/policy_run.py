@@ -8,33 +8,14 @@ from typing import Literal, NamedTuple
 
 from praxis_core.errors import ErrorCode
 
+from praxis_models.faults import AWAY, FAULTS, FINAL, Fault
+
 LEASE_GRACE_S = 0.5
 """Steady s after its grant within which a status may still be from before it."""
 ARBITER_SILENCE_S = 3.0
 """Steady s without ``control_status``, which comes ten times a second, that end a run."""
 
 Terminal = Literal['succeeded', 'canceled', 'aborted']
-Fault = Literal[
-    'unreachable', 'lost', 'refused', 'timeout', 'invalid', 'mismatch', 'worker_failed'
-]
-
-FAULTS: dict[str, tuple[str, ErrorCode]] = {
-    'unreachable': ('model_unreachable', ErrorCode.MODEL_UNREACHABLE),
-    'lost': ('model_lost', ErrorCode.MODEL_LOST),
-    'refused': ('model_refused', ErrorCode.MODEL_REFUSED),
-    'timeout': ('model_timeout', ErrorCode.MODEL_TIMEOUT),
-    'invalid': ('model_reply_invalid', ErrorCode.MODEL_REPLY_INVALID),
-    'mismatch': ('model_mismatch', ErrorCode.MODEL_MISMATCH),
-    'worker_failed': ('worker_failed', ErrorCode.WORKER_FAILED),
-}
-"""What a fault of the model is called in results."""
-
-FINAL = ('mismatch', 'worker_failed')
-"""Faults that no patience heals."""
-
-AWAY = ('unreachable', 'lost')
-"""Faults that say no more than that there is no connection."""
-
 _LEASE_ENDS = {
     'takeover': ('takeover', ErrorCode.LEASE_LOST),
     'operator': ('takeover', ErrorCode.LEASE_LOST),
