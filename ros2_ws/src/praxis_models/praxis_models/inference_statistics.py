@@ -44,6 +44,10 @@ class InferenceStatistics:
         return values
 
     def ticks(self, command_hz: float, newest: int = 10) -> int:
-        """Whole ticks that the slowest of the newest inferences took, at least 1."""
+        """Ticks that the slowest of the newest inferences took.
+
+        One that takes less than half a tick takes none: its chunk is there in time for the
+        command that answers its own observation, see the arbiter's slots.
+        """
         times = list(self.latency_ms)[-newest:]
-        return max(1, int(np.ceil(max(times, default=0.0) * command_hz / 1e3)))
+        return max(0, int(np.ceil(max(times, default=0.0) * command_hz / 1e3 - 0.5)))
