@@ -20,6 +20,7 @@ from praxis_models.goals.policy_run import Limits
 from praxis_models.model_link import LinkSettings
 from praxis_models.playback.timeline import Playback
 from praxis_models.request_format import read_format
+from praxis_models.secret import read_secret
 from praxis_models.supervision.specification import WorkerSpec, worker_arguments
 
 TOKEN_VARIABLE = 'PRAXIS_MODEL_TOKEN'
@@ -35,10 +36,10 @@ def link_settings(p: ActionModelParameters, contract: Contract, namespace: str) 
     arguments = worker_arguments(p.checkpoint, p.worker_options)
     if p.token_file:
         try:
-            token = Path(p.token_file).read_text(encoding='utf-8').strip()
-        except (OSError, UnicodeDecodeError) as error:
+            token = read_secret(p.token_file)
+        except ValueError as error:
             raise ParameterError(f'parameter token_file: {error}') from None
-        arguments += ('--token-file', str(Path(p.token_file).absolute()))
+        arguments += ('--token-file', str(Path(p.token_file).expanduser().absolute()))
     worker = None
     if not p.endpoint:
         worker = WorkerSpec(

@@ -12,7 +12,6 @@ import os
 import time
 from collections import deque
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 from praxis_core.model_exchange import PhysicalObservation, Prediction
@@ -21,6 +20,7 @@ from pydantic import Field
 
 from praxis_models.adapters import rldx as adapter
 from praxis_models.backend import Backend, BackendError, BackendOptions, Session
+from praxis_models.secret import read_secret
 from praxis_models.transport import zmtp
 from praxis_models.wording import quoted
 from praxis_models.workers.foreign import bring
@@ -226,12 +226,10 @@ def load(options: Options) -> RldxBackend:
 
 
 def _token(file: str) -> str:
-    if not file:
-        return ''
     try:
-        return Path(file).expanduser().read_text(encoding='utf-8').strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise BackendError(f'api_token_file: cannot be read: {error}') from None
+        return read_secret(file) if file else ''
+    except ValueError as error:
+        raise BackendError(f'api_token_file: {error}') from None
 
 
 def _policy(options: Options) -> Any:

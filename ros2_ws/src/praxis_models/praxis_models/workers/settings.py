@@ -10,6 +10,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from praxis_models.secret import checked_secret, read_secret
 from praxis_models.workers import sessions
 
 TOKEN_VARIABLE = 'PRAXIS_MODEL_TOKEN'
@@ -70,16 +71,15 @@ def read_token(token_file: Path | None, host: str, variable: str = TOKEN_VARIABL
     Raises:
         SettingsError: It cannot be read, is empty, or the host needs one and there is none.
     """
-    token = os.environ.get(variable, '').strip()
+    try:
+        token = checked_secret(os.environ.get(variable, '').strip())
+    except ValueError as error:
+        raise SettingsError(f'${variable}: {error}') from None
     if token_file is not None:
         try:
-            token = token_file.read_text(encoding='utf-8').strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise SettingsError(f'--token-file: cannot be read: {error}') from None
-        if not token:
-            raise SettingsError(f'--token-file: {token_file} is empty')
-    if not token.isascii() or any(not sign.isprintable() for sign in token):
-        raise SettingsError('the token must be printable ASCII on one line')
+            token = read_secret(token_file)
+        except ValueError as error:
+            raise SettingsError(f'--token-file: {error}') from None
     if not token and not is_loopback(host):
         raise SettingsError(
             f'--host: {host} can be reached by others: give --token-file or ${variable}'
