@@ -22,7 +22,11 @@ def main(contract_path: str, value: str) -> None:
     lease = uuid.uuid4().hex
     granted = False
 
+    states = 0
+
     def answer(state: StateVector) -> None:
+        nonlocal states
+        states += 1
         if not granted:
             return
         message = Command(source='policy', lease_id=lease, values=[0.0] * contract.action_dim)
@@ -39,7 +43,9 @@ def main(contract_path: str, value: str) -> None:
     node.create_subscription(ControlStatus, 'control_status', seen.append, qos.LATCHED)
     client.wait_for_service()
     while not granted:
-        if not seen or not seen[-1].episode_uuid:
+        # A lease that is not used for a second ends: states must arrive, requests be heard.
+        heard = states and publisher.get_subscription_count()
+        if not heard or not seen or not seen[-1].episode_uuid:
             rclpy.spin_once(node, timeout_sec=0.1)
             continue
         request = AcquireLease.Request(
