@@ -233,7 +233,12 @@ class Client:
         ):
             self.node.create_subscription(kind, topic, note, profile)
 
-    def on_thread(self, call: Callable[[Callable[[Any], None]], None], what: str) -> Any:
+    def on_thread(
+        self,
+        call: Callable[[Callable[[Any], None]], None],
+        what: str,
+        timeout_s: float = TIMEOUT_S,
+    ) -> Any:
         """Let a call start on the spinning thread, and wait for what it hands over."""
         done, box = threading.Event(), []
 
@@ -242,7 +247,7 @@ class Client:
             done.set()
 
         self._executor.create_task(call, hand_over)
-        if not done.wait(TIMEOUT_S):
+        if not done.wait(timeout_s):
             raise RuntimeError(f'{what}: no answer')
         return box[0]
 
@@ -277,7 +282,7 @@ class Client:
             raise RuntimeError('run_policy was rejected')
         return handle, result
 
-    def predict(self, name: str = 'predict_chunk') -> None:
+    def predict(self, name: str = 'predict_chunk', timeout_s: float = TIMEOUT_S) -> None:
         """One prediction, to its result."""
         from praxis_interfaces.action import PredictChunk
 
@@ -296,7 +301,7 @@ class Client:
             )
             future.add_done_callback(lambda done: accepted(done, hand_over))
 
-        error = self.on_thread(send, name)[1]
+        error = self.on_thread(send, name, timeout_s)[1]
         if error:
             raise RuntimeError(f'{name}: {error}')
 
@@ -316,7 +321,8 @@ class Client:
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             try:
-                return self.predict()
+                # An answer is lost where the server has not discovered this client yet.
+                return self.predict(timeout_s=3.0)
             except RuntimeError:
                 if time.monotonic() > deadline:
                     raise
