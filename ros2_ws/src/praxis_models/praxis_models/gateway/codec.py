@@ -11,14 +11,14 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from praxis_models.transport.arrays import array_of
+
 _KINDS = 'biuf'
-_MAX_DIMS = 8
 _ARRAY, _SCALAR = '__ndarray__', '__npscalar__'
 
 
@@ -85,17 +85,10 @@ def _array(found: dict[str, Any]) -> np.ndarray:
     except (binascii.Error, TypeError, ValueError) as error:
         raise CodecError(f'array: not base64: {error}') from None
     shape = found.get('shape', [len(data) // dtype.itemsize])
-    if (
-        not isinstance(shape, list)
-        or len(shape) > _MAX_DIMS
-        or any(type(size) is not int or size < 0 for size in shape)
-    ):
-        raise CodecError(f'array: shape must be at most {_MAX_DIMS} sizes (got {shape!r:.60})')
-    if dtype.itemsize * math.prod(shape) != len(data):
-        raise CodecError(f'array: {len(data)} bytes do not hold {dtype}{shape}')
-    if not data:
-        return np.zeros(shape, dtype)
-    return np.frombuffer(data, dtype).reshape(shape).copy()
+    try:
+        return array_of(data, dtype, shape).copy()
+    except ValueError as error:
+        raise CodecError(str(error)) from None
 
 
 def _scalar(found: dict[str, Any]) -> np.generic:

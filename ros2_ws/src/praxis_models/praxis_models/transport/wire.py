@@ -8,13 +8,14 @@ booleans, numbers and fixed-length bytes or text are let through: no object can 
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from typing import Any
 
 import msgpack
 import numpy as np
+
+from praxis_models.transport.arrays import array_of
 
 MAX_FRAME = 64 * 1024 * 1024
 """Bytes of the largest frame that is read by default."""
@@ -30,7 +31,6 @@ _DTYPE = re.compile(
 _SCALARS = {'b': (bool,), 'i': (int,), 'u': (int,), 'f': (float, int), 'S': (bytes,), 'U': (str,)}
 _MAX_CODE_POINT = 0x10FFFF
 _ARRAY, _GENERIC = b'__ndarray__', b'__npgeneric__'
-_MAX_DIMS = 8
 
 
 class WireError(ValueError):
@@ -135,21 +135,15 @@ def _array(found: dict[Any, Any]) -> np.ndarray:
     dtype = _dtype(found.get(b'dtype'))
     if not isinstance(data, bytes):
         raise WireError(f'array: data must be bytes (got {type(data).__name__})')
-    if (
-        not isinstance(shape, (list, tuple))
-        or len(shape) > _MAX_DIMS
-        or any(type(size) is not int or size < 0 for size in shape)
-    ):
-        raise WireError(f'array: shape must be at most {_MAX_DIMS} sizes (got {shape!r:.60})')
-    if dtype.itemsize * math.prod(shape) != len(data):
-        raise WireError(f'array: {len(data)} bytes do not hold {dtype}{list(shape)}')
-    if not data:
-        return np.zeros(shape, dtype)
-    if dtype.kind == 'U':
+    try:
+        array = array_of(data, dtype, shape)
+    except ValueError as error:
+        raise WireError(str(error)) from None
+    if dtype.kind == 'U' and array.size:
         points = np.frombuffer(data, np.dtype(np.uint32).newbyteorder(dtype.byteorder))
         if points.max() > _MAX_CODE_POINT:
             raise WireError('array: text that is no Unicode')
-    return np.frombuffer(data, dtype).reshape(shape)
+    return array
 
 
 def _dtype(text: Any) -> np.dtype:
