@@ -515,10 +515,10 @@ def test_log_keeps_every_start_with_a_header(supervisor, spec):
 
 @pytest.mark.parametrize('words', [('--api-token', 'secret'), ('--api-token=secret',)])
 def test_log_does_not_show_tokens(supervisor, spec, words):
-    worker = supervisor.start(spec(*words, '--token-file', '/tmp/token'))
+    worker = supervisor.start(spec(*words, '--token-file', 'token.txt'))
     worker.wait_ready(60)
     text = worker.log.read_text()
-    assert '--api-token' in text and '***' in text and '--token-file /tmp/token' in text
+    assert '--api-token' in text and '***' in text and '--token-file token.txt' in text
     assert 'secret' not in text
 
 

@@ -104,6 +104,6 @@ def test_a_server_that_is_gone_is_an_error_and_comes_back(server, client):
 def test_addresses_are_read():
     assert address('tcp://10.0.0.2:5555') == ('10.0.0.2', 5555)
     assert address('localhost:5555') == ('localhost', 5555)
-    for wrong in ('ipc:///tmp/x', 'localhost', 'http://a:1'):
+    for wrong in ('ipc:///x', 'localhost', 'http://a:1'):
         with pytest.raises(ValueError, match=r'must be tcp://HOST:PORT'):
             address(wrong)

@@ -10,7 +10,7 @@ this package, not the object that it is elsewhere.
 from __future__ import annotations
 
 import io
-import pickletools
+import pickletools  # parses opcodes; it loads and calls nothing
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
