@@ -291,7 +291,7 @@ class ModelLink:
         def parse(reply: dict[str, Any]) -> tuple[Prediction, np.ndarray]:
             prediction = dialect.prediction(reply)
             # Anchored here, once: no later state is ever looked at.
-            return prediction, anchored(prediction.actions, dialect.meta, snapshot.state)
+            return prediction, anchored(prediction.actions, dialect.meta, snapshot.state())
 
         def ended(outcome: Outcome) -> None:
             at = time.monotonic()

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,7 +41,6 @@ class Snapshot:
     messages: Mapping[Stream, Any]
     received: float
 
-    @cached_property
     def state(self) -> dict[str, np.ndarray]:
         """Physical states, name -> float32[n].
 
@@ -66,7 +64,7 @@ class Snapshot:
                 images[role] = rgb_array(self.messages[Stream('camera', camera)])
             except ImageError as error:
                 raise StaleError(f'camera {camera}: {error}') from None
-        return PhysicalObservation(images=images, state=self.state, instruction=instruction)
+        return PhysicalObservation(images=images, state=self.state(), instruction=instruction)
 
 
 class _Kept(NamedTuple):
